@@ -1,0 +1,55 @@
+# Every target sets up what it needs in .venv; a machine with Python 3.11+ is enough.
+PYTHON ?= python3
+SUITE  ?= first-light
+BIN    := .venv/bin
+PLUGINS := $(dir $(wildcard plugins/*/plugin.toml))
+
+.PHONY: setup demo test check bench plugins vectors smoke clean
+
+setup: .venv/dev
+
+demo: .venv/cpu
+	$(BIN)/python sdk/examples/file_type_demo.py
+
+test: .venv/dev
+	$(BIN)/pytest
+
+smoke: .venv/dev
+	$(BIN)/pytest -m "not slow"
+
+check: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/docs
+
+bench: .venv/dev
+	$(BIN)/python tests/bench/run.py --suite $(SUITE) $(BENCH_FLAGS)
+
+plugins: .venv/cpu
+	set -e; for plugin in $(PLUGINS); do $(BIN)/sandseal build $$plugin; done
+
+# Golden data and generated documentation are written again; `git diff` then shows what changed.
+vectors: .venv/dev
+	$(BIN)/python tests/support/regenerate.py
+	git diff --stat
+
+clean:
+	rm -rf .venv .work .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache plugins/*/build
+
+.venv/python:
+	$(PYTHON) -c 'import sys; sys.exit("Sandseal needs Python 3.11 or newer") if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	touch $@
+
+.venv/cpu: .venv/python pyproject.toml constraints.txt
+	@echo "installing the host, the SDK and their pinned dependencies into .venv ..."
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,sdk]'
+	touch $@
+
+.venv/dev: .venv/cpu
+	@echo "installing what tests and checks need ..."
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

@@ -1,0 +1,12 @@
+"""Sandseal's host: verifies sealed bundles, runs their plugins in sandboxes and their models in batches.
+
+Who may import whom, from the top (import-linter holds it):
+
+    cli
+    app                                                 the only place where the rooms are wired together
+    api | loader                                        api never sees runtime or sandbox; loader never sees HTTP
+    registry | serving | runtime | sandbox | observe    siblings: none imports another
+    tensors
+    errors | settings
+    sandseal_signing
+"""

@@ -1,0 +1,42 @@
+"""Refusals that only HTTP knows, beside the host's own tree.
+
+ClientError (sandseal_host.errors)
+├── RouteUnknown            no such path
+├── MethodWrong             the path is there, the method is not; `allow` lists those that are
+├── MediaTypeWrong          a body of this content type is not taken here
+└── EncodingUnsupported     a Content-Encoding other than gzip, deflate, identity
+"""
+
+from typing import Any
+
+from sandseal_host.errors import ClientError, UnsupportedRequest
+
+
+class RouteUnknown(ClientError):
+    """No such path."""
+
+    code = "route_unknown"
+    hint = "GET /openapi.json lists the paths of this host"
+
+
+class MethodWrong(ClientError):
+    """The path takes other methods, those in `allow`."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, message: str, *, allow: str, **data: Any) -> None:
+        super().__init__(message, hint=f"use {allow}", **data)
+        self.allow = allow
+
+
+class MediaTypeWrong(ClientError):
+    """The body's content type is not taken here."""
+
+    code = "media_type_unsupported"
+
+
+class EncodingUnsupported(UnsupportedRequest):
+    """The body is compressed in a way that this host does not read."""
+
+    code = "encoding_unsupported"
+    hint = "compress with gzip or deflate, or not at all"

@@ -1,0 +1,79 @@
+"""The JSON part of a request: fast by orjson, by the standard library where orjson would be wrong.
+
+orjson refuses NaN and Infinity, which Triton's clients send, and takes the last of two members of one name without a
+word. The number of colons tells whether that can have happened: outside strings each belongs to one member.
+"""
+
+import json
+from typing import Any, NoReturn
+
+import orjson
+
+from sandseal_host.errors import RequestInvalid
+
+JsonObject = dict[str, Any]
+
+
+def load_object(text: bytes, what: str = "the request") -> JsonObject:
+    """Parse a JSON object in UTF-8; NaN, Infinity and -Infinity count as numbers.
+
+    Args:
+        text: the document.
+        what: its name, for errors.
+
+    Raises:
+        RequestInvalid: not JSON, nested deeper than the parser goes, a member named twice, or not an object.
+    """
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if b"NaN" not in text and b"Infinity" not in text:
+            _refuse(what, error)
+        document = _load_slowly(text, what)
+    else:
+        if text.count(b":") != _members(document):
+            document = _load_slowly(text, what)
+    if type(document) is not dict:
+        raise RequestInvalid(f"{what} is not a JSON object")
+    return document
+
+
+def _members(document: Any) -> int:
+    """Members of the objects that an inference request is made of; not more than the document has."""
+    if type(document) is not dict:
+        return 0
+    count = len(document) + _children(document.get("parameters"))
+    for tensors in (document.get("inputs"), document.get("outputs")):
+        if type(tensors) is list:
+            for tensor in tensors:
+                if type(tensor) is dict:
+                    count += len(tensor) + _children(tensor.get("parameters"))
+    return count
+
+
+def _children(value: Any) -> int:
+    return len(value) if type(value) is dict else 0
+
+
+def _load_slowly(text: bytes, what: str) -> Any:
+    """The same document by the standard library, which lets every member be looked at."""
+
+    def unique(members: list[tuple[str, Any]]) -> JsonObject:
+        found = dict(members)
+        if len(found) != len(members):
+            names = [name for name, _ in members]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise RequestInvalid(f"{what}: member {twice[:80]!r} stands twice in one object")
+        for part in (*found, *found.values()):
+            if type(part) is str:
+                part.encode()  # half of a surrogate pair is no text
+        return found
+
+    try:
+        return json.loads(text.decode(), object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        _refuse(what, error)
+
+
+def _refuse(what: str, error: Exception) -> NoReturn:
+    raise RequestInvalid(f"{what} is not JSON ({error})", hint="send UTF-8 JSON") from None

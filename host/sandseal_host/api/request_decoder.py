@@ -1,0 +1,249 @@
+"""Open Inference Protocol requests into tensors, everything checked once against the model's public signature.
+
+A body is JSON, JSON followed by binary tensors (as many JSON bytes as Inference-Header-Content-Length says), or with
+that header at 0 one bare tensor. The rules are those of the protocol and of Triton's binary tensor extension; what
+the specifications leave open is settled in reference to what Triton accepts, but always as a 400.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from sandseal_signing.manifest import DataType, Manifest, TensorSpec
+
+from sandseal_host.api.json_document import JsonObject, load_object
+from sandseal_host.api.json_tensor import tensor_from_json
+from sandseal_host.errors import RequestInvalid, UnsupportedRequest
+from sandseal_host.tensors import KINDS, Tensor, check_shape, tensor_from_buffer
+
+_LARGEST_AXIS = 2**31 - 1
+_NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What a client asks of a model, decoded.
+
+    Args:
+        inputs: the tensors of the public signature, in its order; binary ones view the request's body.
+        axes: the sizes of the signature's free axes in this request.
+        parameters: the request's own, as sent.
+        id: echoed in the answer; empty when none was given.
+        outputs: the outputs asked for and whether each is wanted as binary; None for all of them.
+        binary: whether outputs that say nothing are wanted as binary.
+    """
+
+    inputs: tuple[Tensor, ...]
+    axes: Mapping[str, int]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    id: str = ""
+    outputs: Mapping[str, bool] | None = None
+    binary: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Size of the batch axis; 1 where the model has none."""
+        return self.axes.get("batch", 1)
+
+
+class RequestDecoder:
+    """Decodes the requests of one model.
+
+    Args:
+        manifest: whose public inputs and outputs count.
+        max_elements: the most elements that a shape may claim.
+    """
+
+    def __init__(self, manifest: Manifest, max_elements: int = 2**31) -> None:
+        self._inputs = {spec.name: spec for spec in manifest.inputs}
+        self._outputs = {spec.name for spec in manifest.outputs}
+        self._max_elements = max_elements
+
+    def decode(self, body: memoryview, header_length: int) -> Inference:
+        """Decode a request whose first `header_length` bytes are JSON.
+
+        Raises:
+            RequestInvalid: not JSON, not the protocol's form, or not the model's signature.
+            UnsupportedRequest: asks for shared memory or classification.
+        """
+        document = load_object(bytes(body[:header_length]))
+        parameters = _member(document, "parameters", dict, _NOTHING)
+        tail, axes = _Tail(body, header_length), dict[str, int]()
+        tensors = self._tensors(_member(document, "inputs", list), tail, axes)
+        tail.close()
+        binary = _member(parameters, "binary_data_output", bool, False)
+        return Inference(
+            inputs=tensors,
+            axes=axes,
+            parameters=parameters,
+            id=_member(document, "id", str, ""),
+            outputs=self._wanted(_member(document, "outputs", list, ()), binary),
+            binary=binary,
+        )
+
+    def decode_raw(self, body: memoryview) -> Inference:
+        """Decode a body that is nothing but the model's only input.
+
+        The batch axis is 1, one other axis may be free and follows from the length; a BYTES input gets the body as its
+        one element.
+
+        Raises:
+            RequestInvalid: the model or the length does not allow that.
+        """
+        if len(self._inputs) != 1:
+            names = list(self._inputs)
+            raise RequestInvalid(
+                f"a body without JSON needs a model with one input, this one has {names}",
+                hint="send the inputs as JSON or with Inference-Header-Content-Length",
+                inputs=names,
+            )
+        (spec,) = self._inputs.values()
+        axes: dict[str, int] = {}
+        tensor = _raw_tensor(spec, body)
+        check_shape(spec, tensor.shape, axes)
+        return Inference((tensor,), axes, binary=True)
+
+    def _tensors(self, documents: list[Any], tail: "_Tail", axes: dict[str, int]) -> tuple[Tensor, ...]:
+        found: dict[str, Tensor] = {}
+        for document in documents:
+            name = _member(document, "name", str)
+            spec = self._inputs.get(name)
+            if spec is None:
+                raise RequestInvalid(
+                    f"the model has no input {name[:80]!r}", tensor=name[:80], inputs=list(self._inputs)
+                )
+            if name in found:
+                raise RequestInvalid(f"input {name!r} stands twice in the request", tensor=name)
+            found[name] = self._tensor(spec, document, tail, axes)
+        if len(found) != len(self._inputs):
+            missing = [name for name in self._inputs if name not in found]
+            raise RequestInvalid(f"the request lacks the inputs {missing}", missing=missing)
+        return tuple(found[name] for name in self._inputs)
+
+    def _tensor(self, spec: TensorSpec, document: JsonObject, tail: "_Tail", axes: dict[str, int]) -> Tensor:
+        dtype = _member(document, "datatype", str)
+        if dtype != spec.dtype:
+            raise RequestInvalid(
+                f"input {spec.name!r} has datatype {dtype[:20]!r}, but the model takes {spec.dtype}",
+                tensor=spec.name, got=dtype[:20], wanted=spec.dtype,
+            )  # fmt: skip
+        shape = self._shape(spec, _member(document, "shape", list))
+        check_shape(spec, shape, axes)
+        parameters = _member(document, "parameters", dict, _NOTHING)
+        if "shared_memory_region" in parameters:
+            raise UnsupportedRequest(
+                "this host shares no memory with its clients", hint="send the tensor in the body"
+            )
+        size = _member(parameters, "binary_data_size", int, None)
+        if (size is None) is ("data" not in document):
+            raise RequestInvalid(
+                f"input {spec.name!r} needs either data or parameters.binary_data_size", tensor=spec.name
+            )
+        if size is None:
+            return tensor_from_json(spec, shape, document["data"])
+        return _binary_tensor(spec, shape, tail.take(spec.name, size))
+
+    def _shape(self, spec: TensorSpec, shape: list[Any]) -> tuple[int, ...]:
+        """The shape, safe to multiply out and to hand to NumPy."""
+        if not all(type(size) is int and 0 <= size <= _LARGEST_AXIS for size in shape):
+            raise RequestInvalid(
+                f"input {spec.name!r}: a shape is a list of integers from 0 to {_LARGEST_AXIS}", tensor=spec.name
+            )
+        if prod(size or 1 for size in shape) > self._max_elements:
+            raise RequestInvalid(
+                f"input {spec.name!r}: shape {shape} has more elements than a request can hold", tensor=spec.name
+            )
+        return tuple(shape)
+
+    def _wanted(self, documents: "list[Any] | tuple[()]", binary: bool) -> Mapping[str, bool] | None:
+        """Which outputs were asked for; an empty list means all of them, as it does to Triton."""
+        wanted: dict[str, bool] = {}
+        for document in documents:
+            name = _member(document, "name", str)
+            if name not in self._outputs:
+                raise RequestInvalid(
+                    f"the model has no output {name[:80]!r}", tensor=name[:80], outputs=sorted(self._outputs)
+                )
+            parameters = _member(document, "parameters", dict, _NOTHING)
+            if parameters.get("classification") or "shared_memory_region" in parameters:
+                raise UnsupportedRequest(
+                    f"output {name!r}: this host knows neither classification nor shared memory",
+                    hint="take the scores as they are; a bundle's post plugin can turn them into labels",
+                )
+            wanted[name] = _member(parameters, "binary_data", bool, binary)
+        return wanted or None
+
+
+class _Tail:
+    """The binary part of a body, taken front to back in the order of the JSON's inputs."""
+
+    def __init__(self, body: memoryview, start: int) -> None:
+        self._body, self._at = body, start
+
+    def take(self, name: str, size: int) -> memoryview:
+        left = len(self._body) - self._at
+        if not 0 <= size <= left:
+            raise RequestInvalid(
+                f"input {name!r}: binary_data_size is {size}, but the body has {left} bytes left",
+                tensor=name, got=left, wanted=size,
+            )  # fmt: skip
+        self._at += size
+        return self._body[self._at - size : self._at]
+
+    def close(self) -> None:
+        if self._at != len(self._body):
+            raise RequestInvalid(
+                f"{len(self._body) - self._at} bytes are left over after the last binary input",
+                hint="Inference-Header-Content-Length and every binary_data_size must add up to the body's length",
+            )
+
+
+def _member(document: Any, name: str, kind: type, default: Any = ...) -> Any:
+    """A member of the JSON type asked for; `default` where it is absent."""
+    if type(document) is not dict and document is not _NOTHING:
+        raise RequestInvalid("an entry of inputs or outputs is not a JSON object")
+    value = document.get(name, default)
+    if value is not default and type(value) is not kind:
+        raise RequestInvalid(f"member {name!r} must be {_KINDS[kind]}", member=name)
+    if value is ...:
+        raise RequestInvalid(f"member {name!r} is missing", member=name)
+    return value
+
+
+_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "an integer"}
+
+
+def _binary_tensor(spec: TensorSpec, shape: tuple[int, ...], part: memoryview) -> Tensor:
+    """A tensor that views its part of the body; copied only where it does not lie as its type must."""
+    tensor = tensor_from_buffer(spec.name, spec.dtype, shape, part)
+    if spec.dtype is DataType.BOOL and (tensor.data.view(np.uint8) > 1).any():
+        raise RequestInvalid(f"tensor {spec.name!r}: a BOOL is one byte, 0 or 1", tensor=spec.name)
+    if not tensor.data.flags.aligned:
+        return Tensor(spec.name, spec.dtype, shape, tensor.data.copy())
+    return tensor
+
+
+def _raw_tensor(spec: TensorSpec, body: memoryview) -> Tensor:
+    shape = [1 if axis == "batch" else axis for axis in spec.shape]
+    free = [at for at, axis in enumerate(shape) if isinstance(axis, str)]
+    fixed = prod(axis for axis in shape if isinstance(axis, int))
+    size = 1 if spec.dtype is DataType.BYTES else len(body) // (fixed * KINDS[spec.dtype].size or 1)
+    if len(free) > 1:
+        raise RequestInvalid(
+            f"input {spec.name!r} has {len(free)} free axes, which the length alone does not tell",
+            hint="send the input with its shape to /v2/models/{model}/infer",
+            tensor=spec.name,
+        )
+    for at in free:
+        shape[at] = size
+    sizes = tuple(axis for axis in shape if isinstance(axis, int))
+    if spec.dtype is not DataType.BYTES:
+        return _binary_tensor(spec, sizes, body)
+    if prod(sizes) != 1:
+        raise RequestInvalid(
+            f"input {spec.name!r} takes {prod(sizes)} strings, a body without JSON is one", tensor=spec.name
+        )
+    length = np.frombuffer(len(body).to_bytes(4, "little"), np.uint8)
+    return Tensor(spec.name, spec.dtype, sizes, np.concatenate((length, np.frombuffer(body, np.uint8))))

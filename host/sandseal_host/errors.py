@@ -1,0 +1,254 @@
+"""Every way in which the host says no, grouped by who must act.
+
+SandsealError (sandseal_signing)
+└── HostError
+    ├── ClientError                 the caller: the request itself
+    │   ├── RequestInvalid          shape, dtype, name, count, JSON, header
+    │   ├── TooLarge
+    │   ├── UnsupportedRequest
+    │   ├── NotAuthenticated
+    │   ├── NotPermitted
+    │   ├── ModelUnknown
+    │   ├── BundleUnknown
+    │   ├── InputRefused            a plugin looked at the input and said why not
+    │   ├── DeadlineExpired
+    │   └── ClientGone              nobody is left to answer
+    ├── Busy                        the caller, later: see `retry_after`
+    │   ├── QueueFull
+    │   ├── DeadlineImpossible
+    │   ├── NotReady
+    │   ├── RateLimited
+    │   └── ShuttingDown
+    ├── PluginError                 the plugin's author
+    │   ├── PluginInvalid           the module itself: not wasm, wrong exports, forbidden imports
+    │   ├── PluginTrapped
+    │   │   ├── PluginTimeout
+    │   │   └── PluginOutOfMemory
+    │   └── PluginBadOutput
+    ├── ModelError                  the publisher
+    │   ├── ModelInvalid            the graph: does not load, or is not what the manifest says
+    │   ├── ModelFailed             a run failed
+    │   └── VersionStale            an older version than one accepted
+    └── OperatorError               the operator
+        ├── SettingsInvalid
+        ├── DeviceUnavailable
+        ├── MemoryExhausted
+        └── StoreError
+"""
+
+from typing import Any
+
+from sandseal_signing.errors import SandsealError
+
+
+class HostError(SandsealError):
+    """Anything the host refuses or fails at."""
+
+
+class ClientError(HostError):
+    """The caller must change the request."""
+
+
+class RequestInvalid(ClientError):
+    """The request does not follow the protocol or the model's signature."""
+
+    code = "request_invalid"
+    hint = "compare with GET /v2/models/{model}, which lists names, datatypes and shapes"
+
+
+class TooLarge(ClientError):
+    """The request is larger than the host takes."""
+
+    code = "too_large"
+    hint = "send less at once, or ask the operator to raise the limit named"
+
+
+class UnsupportedRequest(ClientError):
+    """The protocol knows this, this host or model does not."""
+
+    code = "unsupported"
+
+
+class NotAuthenticated(ClientError):
+    """No token, or one that nobody issued."""
+
+    code = "not_authenticated"
+    hint = "send 'Authorization: Bearer <token>'; an operator issues one with `sandseal token add`"
+
+
+class NotPermitted(ClientError):
+    """The token is good but its scopes do not reach here."""
+
+    code = "not_permitted"
+    hint = "use a token with the scope named"
+
+
+class ModelUnknown(ClientError):
+    """No such model or version, or none that this token may see."""
+
+    code = "model_unknown"
+    hint = "POST /v2/repository/index lists the models that this token may see"
+
+
+class BundleUnknown(ClientError):
+    """No bundle of this id was accepted."""
+
+    code = "bundle_unknown"
+    hint = "GET /v1/bundles lists the accepted ones"
+
+
+class InputRefused(ClientError):
+    """A plugin refuses the input; the message is the plugin's own."""
+
+    code = "input_refused"
+    hint = "the model's own pre- or post-processing refused this input"
+
+
+class DeadlineExpired(ClientError):
+    """The request's time ran out while it waited."""
+
+    code = "deadline_expired"
+    hint = "raise the request's timeout or class, or send less"
+
+
+class ClientGone(ClientError):
+    """The caller closed the connection before the answer."""
+
+    code = "client_gone"
+
+
+class Busy(HostError):
+    """The host cannot take this now; `retry_after` says when to come back, in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, **data: Any) -> None:
+        super().__init__(message, **data)
+        self.retry_after = retry_after
+
+
+class QueueFull(Busy):
+    """The model's queue is at its bound."""
+
+    code = "queue_full"
+    hint = "come back after Retry-After seconds"
+
+
+class DeadlineImpossible(Busy):
+    """At the measured service rate the request would expire before its turn."""
+
+    code = "deadline_impossible"
+    hint = "come back after Retry-After seconds, or give the request more time"
+
+
+class NotReady(Busy):
+    """The model is known but not serving."""
+
+    code = "not_ready"
+    hint = "wait for GET /v2/models/{model}/ready, or ask the operator to load it"
+
+
+class RateLimited(Busy):
+    """This caller asks too often, or failed to authenticate too often."""
+
+    code = "rate_limited"
+    hint = "come back after Retry-After seconds, with a token that this host issued"
+
+
+class ShuttingDown(Busy):
+    """The host is stopping."""
+
+    code = "shutting_down"
+    hint = "use another host"
+
+
+class PluginError(HostError):
+    """The plugin's author must act; the data names plugin and function."""
+
+
+class PluginInvalid(PluginError):
+    """The module cannot be used at all."""
+
+    code = "plugin_invalid"
+    hint = "build it with `sandseal build` and try it with `sandseal test`"
+
+
+class PluginTrapped(PluginError):
+    """The guest trapped; `data["trap"]` has the code, `data["frames"]` where."""
+
+    code = "plugin_trapped"
+    hint = "run the same input through `sandseal test` to see the guest's stack"
+
+
+class PluginTimeout(PluginTrapped):
+    """The guest ran longer than its signed time."""
+
+    code = "plugin_timeout"
+    hint = "raise limits.time_ms in the manifest, within what the operator's policy allows"
+
+
+class PluginOutOfMemory(PluginTrapped):
+    """The guest wanted more memory than its signed limit."""
+
+    code = "plugin_out_of_memory"
+    hint = "raise limits.memory_mib in the manifest, within what the operator's policy allows"
+
+
+class PluginBadOutput(PluginError):
+    """The guest returned something that breaks the ABI or its signed output spec."""
+
+    code = "plugin_bad_output"
+    hint = "compare the plugin's outputs with the manifest; `sandseal test` checks them alike"
+
+
+class ModelError(HostError):
+    """The publisher must act."""
+
+
+class ModelInvalid(ModelError):
+    """The graph does not load, or is not what the manifest says."""
+
+    code = "model_invalid"
+    hint = "correct the model or bundle.json, then pack and sign again"
+
+
+class ModelFailed(ModelError):
+    """A run failed inside the model."""
+
+    code = "model_failed"
+    hint = "the same input may fail again; the message is ONNX Runtime's"
+
+
+class VersionStale(ModelError):
+    """A newer version of this name was already accepted."""
+
+    code = "version_stale"
+    hint = "raise `version` in bundle.json above the one named"
+
+
+class OperatorError(HostError):
+    """The operator must act."""
+
+
+class SettingsInvalid(OperatorError):
+    """The host's settings contradict each other or the machine."""
+
+    code = "settings_invalid"
+
+
+class DeviceUnavailable(OperatorError):
+    """The configured device cannot be used; the host never falls back to another silently."""
+
+    code = "device_unavailable"
+    hint = "`sandseal doctor` says what this machine can do; or set SANDSEAL_DEVICE=cpu"
+
+
+class MemoryExhausted(OperatorError):
+    """The device has no room for this."""
+
+    code = "memory_exhausted"
+
+
+class StoreError(OperatorError):
+    """The blob store or catalog cannot be read or written."""
+
+    code = "store_failed"
+    hint = "check the disk and permissions of the data folder"

@@ -1,0 +1,1 @@
+"""Metrics and logs: rooms offer `statistics()`, this room reads them."""

@@ -1,0 +1,53 @@
+"""Logs: one line an event, as JSON for machines or coloured text for people."""
+
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import FilteringBoundLogger, Processor
+
+_SHARED: tuple[Processor, ...] = (
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.ExtraAdder(),
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+)
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """The logger of that name; takes an event and its facts as keywords."""
+    logger: FilteringBoundLogger = structlog.get_logger(name)
+    return logger
+
+
+def configure_logging(*, json: bool, level: str = "INFO", stream: TextIO = sys.stderr) -> None:
+    """Send what this process logs, through structlog or the standard library, to one stream.
+
+    Args:
+        json: one JSON object a line; otherwise text for a terminal.
+        level: the least level that is written, as the standard library names it.
+        stream: where lines go.
+    """
+    renderer: Processor = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_SHARED,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *([structlog.processors.format_exc_info] if json else []),
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)

@@ -1,0 +1,1 @@
+"""What has been accepted: blob store, catalog, tokens; the only room that knows SQLAlchemy."""

@@ -1,0 +1,1 @@
+"""Sessions on devices; the only room that knows ONNX Runtime and torch."""

@@ -1,0 +1,1 @@
+"""Plugins in wasmtime; the only room that knows it."""

@@ -1,0 +1,1 @@
+"""Requests, batches, lanes and live models; knows no vendor library."""

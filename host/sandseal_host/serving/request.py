@@ -1,0 +1,67 @@
+"""What rooms hand each other about one inference: the request, its class, its answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sandseal_host.tensors import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceClass:
+    """How urgent a class of requests is.
+
+    Args:
+        name: what people call it.
+        level: the Open Inference Protocol's `priority`; 1 is the most urgent.
+        target_s: seconds from virtual arrival to virtual deadline.
+        expires_s: seconds that a request of this class may wait in the queue.
+    """
+
+    name: str
+    level: int
+    target_s: float
+    expires_s: float
+
+
+REALTIME = ServiceClass("realtime", 1, 0.8, 1.2)
+STANDARD = ServiceClass("standard", 2, 2.0, 30.0)
+BATCH = ServiceClass("batch", 3, 60.0, 600.0)
+CLASSES: Mapping[str, ServiceClass] = {c.name: c for c in (REALTIME, STANDARD, BATCH)}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One inference as the edge hands it in; knows neither HTTP nor any process.
+
+    Args:
+        id: unique within the host.
+        inputs: the tensors of the model's public signature, in its order.
+        rows: size of the batch axis; 1 where the model has none.
+        service_class: decides urgency.
+        tenant: whose share it uses.
+        arrival: seconds on the monotonic clock.
+        deadline: seconds on the monotonic clock after which nobody wants the answer.
+        parameters: the request's own parameters as UTF-8 JSON, for the plugins.
+    """
+
+    id: int
+    inputs: tuple[Tensor, ...]
+    rows: int
+    service_class: ServiceClass
+    tenant: str
+    arrival: float
+    deadline: float
+    parameters: bytes = b"{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One inference's answer.
+
+    Args:
+        outputs: the tensors of the model's public signature, in its order; views, valid while referenced.
+        timings: seconds per stage in order (`pre`, `queue`, `run`, `post`), as Server-Timing shows them.
+    """
+
+    outputs: tuple[Tensor, ...]
+    timings: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,33 @@
+"""Every setting of the host: one frozen class, a sentence per field; host/README.md's table is made from it."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """The host's settings, from `sandseal serve` options, else SANDSEAL_* variables, else these defaults."""
+
+    model_config = SettingsConfigDict(env_prefix="SANDSEAL_", frozen=True, extra="forbid")
+
+    trust: Path = Field(Path("trust.toml"), description="Trust policy file; there is no default policy.")
+    data: Path = Field(Path("sandseal-data"), description="Folder for blobs, the catalog and the operator's token.")
+    catalog_url: str | None = Field(None, description="SQLAlchemy URL of the catalog; SQLite in the data folder.")
+    host: str = Field("127.0.0.1", description="Address to bind; anything but loopback opens the host to others.")
+    port: int = Field(8000, ge=0, le=65_535, description="Port to bind; 0 picks a free one.")
+    root_path: str = Field("", description="Path prefix that a proxy in front strips.")
+    anonymous: bool = Field(False, description="Take inference without a token.")
+    device: str = Field("cpu", description="`cpu`, `cuda` or `cuda:N`; the host never falls back to another one.")
+    threads: int = Field(1, ge=1, le=256, description="Threads that one run of a model uses (intra-op, CPU).")
+    instances: int = Field(1, ge=1, le=64, description="Runs of one model that may be in flight.")
+    max_rows: int | None = Field(None, ge=1, description="Most rows of a batch, below what bundles are signed for.")
+    max_delay_us: int | None = Field(None, ge=0, description="Longest wait for a batch to fill, below the signed one.")
+    max_queue: int = Field(1024, ge=1, description="Requests that may wait for one model.")
+    plugin_threads: int = Field(2, ge=1, le=64, description="Plugin calls that run at once, per stage.")
+    max_body_mib: int = Field(64, ge=1, description="Largest inference body in MiB, after decompression too.")
+    max_bundle_mib: int = Field(16_384, ge=1, description="Largest upload in MiB; the policy's limits apply as well.")
+    drain_s: float = Field(30.0, ge=0, description="Seconds that running requests get at shutdown.")
+    log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is logged.")

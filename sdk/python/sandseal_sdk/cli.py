@@ -1,0 +1,59 @@
+"""The one `sandseal` command; other packages add to it through the `sandseal.commands` entry points."""
+
+import sys
+from importlib.metadata import entry_points
+
+import typer
+
+from sandseal_sdk.commands import authoring, publishing, remote
+from sandseal_sdk.console import fail
+from sandseal_sdk.errors import ExtraMissing
+from sandseal_signing.errors import SandsealError
+
+_EXTRAS = {
+    "numpy": "sdk", "onnx": "sdk", "pythran": "sdk", "ziglang": "sdk", "wasmtime": "sdk", "fastapi": "cpu",
+    "sqlalchemy": "cpu", "alembic": "cpu", "uvicorn": "cpu", "onnxruntime": "cpu", "orjson": "cpu",
+    "prometheus_client": "cpu", "pydantic_settings": "cpu", "structlog": "cpu", "torch": "gpu",
+}  # fmt: skip
+
+
+def build_app() -> typer.Typer:
+    """The command tree, entry points included."""
+    app = typer.Typer(
+        name="sandseal",
+        help="Seal models with their plugins, and serve them sandboxed and batched.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    publishing.register(app)
+    authoring.register(app)
+    remote.register(app)
+    for entry in sorted(entry_points(group="sandseal.commands"), key=lambda entry: entry.name):
+        entry.load()(app)
+    return app
+
+
+def main() -> None:
+    """Run the command line; errors that Sandseal raises on purpose become one clear message."""
+    try:
+        build_app()(standalone_mode=True)
+    except SandsealError as error:
+        _leave(error)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        _leave(
+            ExtraMissing(
+                f"this needs the package {error.name!r}, which is not installed",
+                hint=f"pip install 'sandseal[{extra}]'",
+            )
+        )
+
+
+def _leave(error: SandsealError) -> None:
+    try:
+        fail(error)
+    except typer.Exit as stop:
+        sys.exit(stop.exit_code)

@@ -1,0 +1,169 @@
+"""For publishers: keygen, init, pack, sign, verify, show."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sandseal_sdk.console import byte_progress, note, out, table
+from sandseal_sdk.keyfiles import read_private_key, write_key_pair
+from sandseal_signing.bundle import open_bundle
+from sandseal_signing.envelope import Envelope
+from sandseal_signing.errors import PolicyInvalid
+from sandseal_signing.keys import PrivateKey
+from sandseal_signing.pack import Contents, Progress, list_folder, pack_folder, read_seal, sign_seal
+from sandseal_signing.seal import SealReader
+from sandseal_signing.statement import Resource
+from sandseal_signing.trust import TrustPolicy
+from sandseal_signing.verdict import Moment, Verdict
+
+Keys = Annotated[list[Path], typer.Option("--key", help="Private key to sign with; may be given several times.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    for command in (keygen, init, pack, sign, verify, show):
+        app.command()(command)
+
+
+def keygen(
+    name: Annotated[Path, typer.Argument(help="Writes NAME.key and NAME.pub.")],
+    algorithm: Annotated[str, typer.Option(help="ed25519, or ecdsa-p256 for a co-signature.")] = "ed25519",
+    passphrase: Annotated[bool, typer.Option("--passphrase", help="Ask for a passphrase to encrypt the key.")] = False,
+) -> None:
+    """Make a key pair."""
+    secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True).encode() if passphrase else None
+    key = PrivateKey.generate(algorithm)
+    private, public = write_key_pair(name, key, secret)
+    note(f"private key: {private} (keep it)   public key: {public} (give it to the operator)")
+    out.print(f"public = {key.public.inline!r}" if algorithm == "ed25519" else f"hint {key.public.hint}")
+
+
+def init(
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An ONNX file.")],
+    name: Annotated[str | None, typer.Option(help="The model's name; made from the file's when absent.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Where to; a folder called after the name.")] = None,
+    pre: Annotated[Path | None, typer.Option(help="Folder of the plugin that runs before the model.")] = None,
+    post: Annotated[Path | None, typer.Option(help="Folder of the plugin that runs after the model.")] = None,
+) -> None:
+    """Write a bundle folder, a key pair and a trust policy for an ONNX model, ready to pack and push."""
+    from sandseal_sdk import publish
+    from sandseal_sdk.build import build_plugin
+    from sandseal_sdk.plugin_spec import PluginSpec, read_plugin_spec
+
+    def built(plugin: Path | None) -> tuple[PluginSpec, Path] | None:
+        return (read_plugin_spec(plugin), build_plugin(plugin, progress=note).wasm) if plugin else None
+
+    name = name or publish.name_of(model)
+    made = publish.init(model, folder or Path(name), name=name, pre=built(pre), post=built(post))
+    note("next:")
+    out.print(f"sandseal pack {made.bundle} --key {made.key}")
+    out.print(f"sandseal serve --trust {made.trust}")
+
+
+def pack(
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Holds bundle.json and its files.")],
+    key: Keys = [],  # noqa: B006  # typer reads the default, nobody changes it
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="The .seal file; NAME-VERSION.seal.")] = None,
+) -> None:
+    """Pack a folder into a .seal file; sign it in the same step when a key is given."""
+    keys = [_read_key(path) for path in key]
+    total = sum((folder / name).stat().st_size for name in list_folder(folder))
+    partial = (output or folder).with_suffix(".seal.partial")
+    try:
+        with partial.open("wb") as file, byte_progress("packing", 2 * total) as advance:
+            contents = pack_folder(folder, file, keys, advance)
+        manifest = contents.manifest
+        sealed = output or folder.with_name(f"{manifest.name}-{manifest.version}.seal")
+        partial.replace(sealed)
+    finally:
+        partial.unlink(missing_ok=True)
+    _report(sealed, contents)
+
+
+def sign(
+    seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    key: Keys,
+    output: Annotated[Path | None, typer.Option("--out", "-o", help="Instead of changing the file.")] = None,
+) -> None:
+    """Add signatures to a .seal file; the bundle id stays the same."""
+    keys = [_read_key(path) for path in key]
+    partial = seal.with_suffix(".seal.partial")
+    try:
+        with (
+            seal.open("rb", buffering=0) as source,
+            partial.open("wb") as file,
+            byte_progress("signing", 2 * seal.stat().st_size) as advance,
+        ):
+            contents = sign_seal(source, file, keys, advance)
+        partial.replace(output or seal)
+    finally:
+        partial.unlink(missing_ok=True)
+    _report(output or seal, contents)
+
+
+def verify(
+    seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    trust: Annotated[Path, typer.Option(help="The trust policy to judge by; there is no default.")],
+) -> None:
+    """Verify a .seal file as the host would: signatures, policy, every byte."""
+    policy = load_policy(trust)
+    with seal.open("rb", buffering=0) as file, byte_progress("verifying", seal.stat().st_size) as advance:
+        bundle = open_bundle(SealReader(file), policy, lambda _: Moment.current(), _Advance(advance))
+    print_verdict(bundle.verdict)
+    out.print(f"{seal}: {bundle.manifest.name} version {bundle.manifest.version}, bundle {bundle.id}")
+
+
+def show(seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)]) -> None:
+    """Show what a .seal file holds and who signed it; trusts nobody and says nothing about trust."""
+    with seal.open("rb", buffering=0) as file, byte_progress("reading", seal.stat().st_size) as advance:
+        contents = read_seal(file, advance)
+    manifest = contents.manifest
+    out.print(f"{manifest.name} version {manifest.version} {manifest.release}".rstrip())
+    rows = [[r.name, str(r.size), r.digest.hex[:16]] for r in contents.statement.in_transfer_order]
+    table("", ["file", "bytes", "sha256"], rows)
+    for side, specs in (("input", manifest.inputs), ("output", manifest.outputs)):
+        for spec in specs:
+            out.print(f"{side:>6}  {spec.name}  {spec.dtype}  {list(spec.shape)}")
+    _report(seal, contents)
+
+
+def load_policy(path: Path) -> TrustPolicy:
+    """Read a trust file and the key files that it names.
+
+    Raises:
+        PolicyInvalid: unreadable or not a trust policy.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyInvalid(f"cannot read {path}: {error}") from None
+    return TrustPolicy.parse(text, lambda name: (path.parent / name).read_text(encoding="ascii"))
+
+
+def print_verdict(verdict: Verdict) -> None:
+    """Print a verdict's reasons, one a line."""
+    for reason in verdict.reasons:
+        out.print(f"{'ok ' if reason.holds else 'NO '} {reason.check}: {reason.detail}", markup=False)
+
+
+class _Advance:
+    """A sink that keeps nothing and reports each chunk's length."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def write(self, resource: Resource, chunks: Iterator[memoryview]) -> None:
+        for chunk in chunks:
+            self._progress(len(chunk))
+
+
+def _read_key(path: Path) -> PrivateKey:
+    return read_private_key(path, lambda: str(typer.prompt(f"Passphrase of {path}", hide_input=True, err=True)))
+
+
+def _report(seal: Path, contents: Contents) -> None:
+    signers = [Envelope.parse(data, name).hint[:16] for name, data in contents.signatures.items()]
+    note(f"signed by {', '.join(signers)}" if signers else "not signed yet: `sandseal sign` it before the push")
+    out.print(f"{seal}  bundle {contents.id}")

@@ -1,0 +1,119 @@
+"""For talking to a host: login, push, call, models, load, unload, token."""
+
+import json
+import mimetypes
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sandseal_sdk.client import Client
+from sandseal_sdk.console import byte_progress, note, out, table
+from sandseal_sdk.contexts import Context, current_context, save_context
+
+ContextName = Annotated[str, typer.Option("--context", help="A name given to `sandseal login`.")]
+Version = Annotated[int | None, typer.Option(help="A version; the one that serves when absent.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands."""
+    for command in (login, push, call, models, load, unload):
+        app.command()(command)
+    tokens = typer.Typer(help="Issue, list and revoke a host's tokens.", no_args_is_help=True)
+    tokens.command("add")(token_add)
+    tokens.command("list")(token_list)
+    tokens.command("revoke")(token_revoke)
+    app.add_typer(tokens, name="token")
+
+
+def login(
+    url: Annotated[str, typer.Argument(help="The host's address, such as http://127.0.0.1:8000.")],
+    token_file: Annotated[
+        Path | None, typer.Option(exists=True, help="File with the token; asked when absent.")
+    ] = None,
+    context: ContextName = "default",
+) -> None:
+    """Remember a host and a token, after checking that it answers."""
+    token = token_file.read_text() if token_file else typer.prompt("Token", hide_input=True, err=True)
+    with Client(url, token.strip()) as client:
+        client.models()
+    note(f"saved in {save_context(context, Context(url, token.strip()))}")
+
+
+def push(
+    seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    context: ContextName = "default",
+) -> None:
+    """Upload a .seal file; says who signed it and what the policy decided, or exactly why not."""
+    with _client(context) as client, byte_progress("uploading", seal.stat().st_size) as advance:
+        answer = client.push(seal, advance)
+    note(f"signed by {', '.join(answer['holders'])}; rule {answer['rule']} decided")
+    out.print(f"{answer['name']} version {answer['version']} {answer['state']}  bundle {answer['id']}")
+
+
+def call(
+    model: str,
+    file: Annotated[Path | None, typer.Argument(help="The input; standard input when absent.")] = None,
+    content_type: Annotated[str | None, typer.Option(help="Guessed from the file's name when absent.")] = None,
+    version: Version = None,
+    context: ContextName = "default",
+) -> None:
+    """Send a file to a model that takes one, and print its answer as JSON."""
+    body = file.read_bytes() if file else sys.stdin.buffer.read()
+    kind = content_type or mimetypes.guess_type(file.name if file else "")[0] or "application/octet-stream"
+    with _client(context) as client:
+        out.print_json(json.dumps(client.call(model, body, kind, version=version)))
+
+
+def models(context: ContextName = "default") -> None:
+    """List the models that the token may see."""
+    with _client(context) as client:
+        found = client.models()
+    rows = [[m["name"], str(m["version"]), m["state"], m.get("reason", "")] for m in found]
+    table("", ["model", "version", "state", "reason"], rows)
+
+
+def load(model: str, version: Version = None, context: ContextName = "default") -> None:
+    """Serve an accepted version; returns when it is ready."""
+    with _client(context) as client:
+        client.load(model, version)
+    note(f"{model} is ready")
+
+
+def unload(model: str, context: ContextName = "default") -> None:
+    """Stop serving a model; returns when its memory is back."""
+    with _client(context) as client:
+        client.unload(model)
+    note(f"{model} is unloaded")
+
+
+def token_add(
+    name: Annotated[str, typer.Argument(help="What the token is for.")],
+    scope: Annotated[list[str], typer.Option(help="infer, publish, operate, trust or audit; several allowed.")],
+    models: Annotated[str, typer.Option(help="Pattern of the models that it reaches.")] = "*",
+    tenant: Annotated[str, typer.Option(help="Whose share its requests use.")] = "default",
+    context: ContextName = "default",
+) -> None:
+    """Issue a token; its secret is printed this once."""
+    with _client(context) as client:
+        out.print(client.issue_token(name, scope, models=models, tenant=tenant)["secret"])
+
+
+def token_list(context: ContextName = "default") -> None:
+    """List tokens, without their secrets."""
+    with _client(context) as client:
+        rows = [[t["id"], t["name"], " ".join(t["scopes"]), t["models"], t["tenant"]] for t in client.tokens()]
+    table("", ["id", "name", "scopes", "models", "tenant"], rows)
+
+
+def token_revoke(token_id: str, context: ContextName = "default") -> None:
+    """End a token at once."""
+    with _client(context) as client:
+        client.revoke_token(token_id)
+    note(f"token {token_id} is revoked")
+
+
+def _client(context: str) -> Client:
+    found = current_context(context)
+    return Client(found.url, found.token)

@@ -1,0 +1,155 @@
+"""From a model file to a folder that can be packed, signed and pushed at the first try."""
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandseal_sdk.errors import FileExists
+from sandseal_sdk.graph import summarise
+from sandseal_sdk.keyfiles import write_key_pair
+from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_signing.keys import PrivateKey, PublicKey
+from sandseal_signing.manifest import SCHEMA, parse_manifest, render_manifest
+from sandseal_signing.names import is_model_name
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What `sandseal init` made.
+
+    Args:
+        bundle: the folder to pack.
+        key: the private key to sign with.
+        trust: a trust policy that lets this key publish this model.
+    """
+
+    bundle: Path
+    key: Path
+    trust: Path
+
+
+def name_of(model: Path) -> str:
+    """A valid model name made from a file name."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", model.stem.lower()).strip("-._")
+    return name if is_model_name(name) else "model"
+
+
+def write_bundle(
+    model: Path,
+    folder: Path,
+    *,
+    name: str,
+    version: int = 1,
+    pre: tuple[PluginSpec, Path] | None = None,
+    post: tuple[PluginSpec, Path] | None = None,
+    metadata: dict[str, str] | None = None,
+    raw: Sequence[str] = (),
+) -> Path:
+    """Write a bundle folder: the model, its plugins and their assets, and a manifest read from them.
+
+    Args:
+        model: an ONNX file; external data is taken from beside it.
+        folder: created; must not exist.
+        pre, post: a plugin's spec with its built wasm module.
+        raw: content types that `POST /v1/models/{name}/call` takes; any when empty.
+
+    Raises:
+        FileExists: the folder is already there.
+        ModelUnreadable, ManifestInvalid: what must change first.
+    """
+    if folder.exists():
+        raise FileExists(f"{folder} is already there", hint="give another --out, or move it away")
+    graph = summarise(model)
+    (folder / "plugins").mkdir(parents=True)
+    shutil.copyfile(model, folder / "model.onnx")
+    for weights in graph.external_data:
+        shutil.copyfile(model.parent / weights, folder / weights)
+    manifest: dict[str, Any] = {
+        "schema": SCHEMA,
+        "name": name,
+        "version": version,
+        "model": {"file": "model.onnx", **graph.model},
+        "metadata": metadata or {},
+    }
+    if raw:
+        manifest["model"]["raw"] = list(raw)
+    for stage, plugin in (("pre", pre), ("post", post)):
+        if plugin:
+            manifest[stage] = _stage(folder, stage, *plugin)
+    if not (pre or post):
+        (folder / "plugins").rmdir()
+    (folder / "bundle.json").write_bytes(render_manifest(manifest))
+    return folder
+
+
+def _stage(folder: Path, stage: str, spec: PluginSpec, wasm: Path) -> dict[str, Any]:
+    """Copy the plugin in and return its part of the manifest."""
+    plugin = f"plugins/{spec.name}.wasm"
+    shutil.copyfile(wasm, folder / plugin)
+    for asset in spec.assets:
+        (folder / asset).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(spec.folder / asset, folder / asset)
+    public = "inputs" if stage == "pre" else "outputs"
+    tensors = spec.inputs if stage == "pre" else spec.outputs
+    return {
+        "plugin": plugin,
+        "function": spec.function,
+        public: [{"name": t.name, "dtype": str(t.dtype), "shape": list(t.shape)} for t in tensors],
+        "limits": {"memory_mib": spec.limits.memory_mib, "time_ms": spec.limits.time_ms},
+        "imports": list(spec.imports),
+        "assets": list(spec.assets),
+        "config": json.loads(spec.config),
+    }
+
+
+def write_trust(path: Path, bundle: Path, keys: dict[str, PublicKey], *, holder: str) -> Path:
+    """Write a starter trust policy: these keys may publish what the bundle folder holds, and nothing more.
+
+    Args:
+        path: the trust file to write.
+        bundle: a bundle folder, read for its name, imports, limits and domains.
+        keys: public keys by the name that they get in the policy.
+        holder: who holds them.
+    """
+    manifest = parse_manifest((bundle / "bundle.json").read_bytes())
+    imports = sorted({name for stage in manifest.stages for name in stage.imports})
+    memory = max((stage.limits.memory_mib for stage in manifest.stages), default=64)
+    time = max((stage.limits.time_ms for stage in manifest.stages), default=1000)
+    quoted = {name: json.dumps(key.inline) for name, key in keys.items()}
+    enrolled = "".join(
+        f"[keys.{name}]\nholder = {json.dumps(holder)}\npublic = {public}\n\n" for name, public in quoted.items()
+    )
+    path.write_text(
+        'schema = "sandseal.trust/1"\n'
+        "serial = 1                          # raise it with every change\n\n"
+        f"{enrolled}"
+        "[[rules]]                           # the first rule that covers a name decides; no rule: refused\n"
+        f"models = {json.dumps([manifest.name])}\n"
+        f"keys = {json.dumps(list(keys))}\n"
+        "threshold = 1                       # distinct holders who must sign\n"
+        f"max_limits = {{memory_mib = {memory}, time_ms = {time}, total_mib = 4096}}\n"
+        f"imports = {json.dumps(imports)}\n"
+        f"domains = {json.dumps(list(manifest.model.domains))}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def init(
+    model: Path,
+    out: Path,
+    *,
+    name: str,
+    pre: tuple[PluginSpec, Path] | None = None,
+    post: tuple[PluginSpec, Path] | None = None,
+) -> Workspace:
+    """Write `out` with a bundle folder, a fresh key pair and a trust policy that fit together."""
+    bundle = write_bundle(model, out / "bundle", name=name, pre=pre, post=post)
+    key = PrivateKey.generate()
+    private, _ = write_key_pair(out / "publisher", key)
+    trust = write_trust(out / "trust.toml", bundle, {"publisher": key.public}, holder="me")
+    return Workspace(bundle, private, trust)

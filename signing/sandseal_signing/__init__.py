@@ -1,0 +1,1 @@
+"""Sign and verify sealed bundles: takes bytes, uses only the standard library and `cryptography`."""

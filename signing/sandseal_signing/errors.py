@@ -1,0 +1,202 @@
+"""Every way in which signing and verification say no, grouped by who must act.
+
+SandsealError                     root of every package's tree
+└── SigningError
+    ├── KeyInvalid                the key's owner: not a key, or not readable
+    │   └── KeyUnsafe             the key's owner: a point under which forgeries verify
+    ├── FormatError               the publisher: the bytes are not what the format says
+    │   ├── JsonInvalid
+    │   ├── EnvelopeInvalid
+    │   ├── StatementInvalid
+    │   ├── ManifestInvalid
+    │   ├── NameInvalid
+    │   ├── SealInvalid
+    │   ├── SealTruncated
+    │   └── LimitExceeded
+    ├── IntegrityError            the publisher, or whoever carried the bytes: they are not the signed ones
+    │   ├── DigestMismatch
+    │   ├── SizeMismatch
+    │   ├── FileMissing
+    │   └── FileUnexpected
+    ├── TrustError                the operator decides: nothing here is broken, it is not trusted
+    │   ├── Unsigned
+    │   ├── SignerUnknown
+    │   ├── SignatureInvalid
+    │   └── PolicyRefused
+    └── PolicyInvalid             the operator: the trust file itself
+"""
+
+from typing import Any, ClassVar
+
+
+class SandsealError(Exception):
+    """An error with a sentence, a stable code, a hint and its facts as data.
+
+    Args:
+        message: what was wrong and where, one sentence without a final stop.
+        hint: what to do about it; the class's own hint when absent.
+        data: JSON-ready facts (names, sizes, digests) for programs to read.
+    """
+
+    code: ClassVar[str] = "error"
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str | None = None, **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+        if hint is not None:
+            self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class SigningError(SandsealError):
+    """Anything this package refuses."""
+
+
+class KeyInvalid(SigningError):
+    """The key's owner: this is not a key that can be used here."""
+
+    code = "key_invalid"
+    hint = "make one with `sandseal keygen NAME`"
+
+
+class KeyUnsafe(KeyInvalid):
+    """The key's owner: a signature under this key proves nothing (RFC 8032 5.1.7; small-order points)."""
+
+    code = "key_unsafe"
+    hint = "this key was made to be forgeable or is damaged; ask its owner for another"
+
+
+class FormatError(SigningError):
+    """The publisher: the bytes do not follow the bundle format (signing/README.md)."""
+
+    code = "format_invalid"
+
+
+class JsonInvalid(FormatError):
+    """The publisher: a JSON document is malformed, ambiguous or too deep."""
+
+    code = "json_invalid"
+
+
+class EnvelopeInvalid(FormatError):
+    """The publisher: a signature file is not a Sigstore bundle with one DSSE signature."""
+
+    code = "envelope_invalid"
+    hint = "sign again with `sandseal sign`"
+
+
+class StatementInvalid(FormatError):
+    """The publisher: the signed statement is not one this format allows."""
+
+    code = "statement_invalid"
+    hint = "pack and sign again with `sandseal pack` and `sandseal sign`"
+
+
+class ManifestInvalid(FormatError):
+    """The publisher: bundle.json does not follow schema sandseal.bundle/1."""
+
+    code = "manifest_invalid"
+    hint = "correct bundle.json at the place named, then pack again"
+
+
+class NameInvalid(FormatError):
+    """The publisher: a file name that the format does not allow."""
+
+    code = "name_invalid"
+    hint = "use letters, digits, '.', '_' and '-' in parts joined by '/'"
+
+
+class SealInvalid(FormatError):
+    """The publisher: the .seal archive has another member, order or header than the format allows."""
+
+    code = "seal_invalid"
+    hint = "make the archive with `sandseal pack`; other tar programs write members that are refused"
+
+
+class SealTruncated(FormatError):
+    """The publisher, or the connection: the .seal stream ended early."""
+
+    code = "seal_truncated"
+    hint = "send the whole file again"
+
+
+class LimitExceeded(FormatError):
+    """The publisher: something is larger than the format or the policy allows."""
+
+    code = "limit_exceeded"
+
+
+class IntegrityError(SigningError):
+    """The bytes are not the ones that were signed."""
+
+    code = "integrity"
+    hint = "the file changed after signing; take it from the publisher again"
+
+
+class DigestMismatch(IntegrityError):
+    """A file's SHA-256 is not the signed one."""
+
+    code = "digest_mismatch"
+
+
+class SizeMismatch(IntegrityError):
+    """A file's size is not the signed one."""
+
+    code = "size_mismatch"
+
+
+class FileMissing(IntegrityError):
+    """A signed file is not there."""
+
+    code = "file_missing"
+
+
+class FileUnexpected(IntegrityError):
+    """A file is there that nobody signed."""
+
+    code = "file_unexpected"
+
+
+class TrustError(SigningError):
+    """The bundle is well formed but nobody trusted stands behind it."""
+
+    code = "untrusted"
+
+
+class Unsigned(TrustError):
+    """The bundle carries no signature at all."""
+
+    code = "unsigned"
+    hint = "sign it: `sandseal sign BUNDLE --key KEY`"
+
+
+class SignerUnknown(TrustError):
+    """No signature is by a key that the trust policy enrols."""
+
+    code = "signer_unknown"
+    hint = "ask the operator to enrol the publisher's key in the trust policy"
+
+
+class SignatureInvalid(TrustError):
+    """A signature by an enrolled key does not verify."""
+
+    code = "signature_invalid"
+    hint = "the statement changed after signing, or the signature was made with another key"
+
+
+class PolicyRefused(TrustError):
+    """The trust policy refuses the bundle; `data["verdict"]` carries the reasons."""
+
+    code = "policy_refused"
+    hint = "see the reasons; the operator changes the trust policy, the publisher the bundle"
+
+
+class PolicyInvalid(SigningError):
+    """The operator: the trust policy does not follow schema sandseal.trust/1."""
+
+    code = "policy_invalid"
+    hint = "correct the trust file at the place named; until then the policy in force stays"

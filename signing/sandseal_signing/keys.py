@@ -1,0 +1,161 @@
+"""Public and private keys: Ed25519 first; ECDSA P-256 and P-384 for signatures that stock OMS tools verify too."""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from sandseal_signing.curve import why_unsafe
+from sandseal_signing.errors import KeyInvalid, KeyUnsafe
+
+_INLINE = "ed25519:"
+_ECDSA: dict[str, tuple[str, hashes.HashAlgorithm]] = {
+    "secp256r1": ("ecdsa-p256", hashes.SHA256()),
+    "secp384r1": ("ecdsa-p384", hashes.SHA384()),
+}
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """An enrolled public key, compared by its DER SubjectPublicKeyInfo.
+
+    Args:
+        der: the SubjectPublicKeyInfo; use `parse`, which checks it.
+    """
+
+    der: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> "PublicKey":
+        """Read a PEM public key, or `ed25519:<base64 of 32 bytes>`, and check it for enrolment.
+
+        Raises:
+            KeyInvalid: not a key, or of a kind that is not used here.
+            KeyUnsafe: an Ed25519 point that is not canonical, on the curve and of prime order.
+        """
+        try:
+            if text.startswith(_INLINE):
+                raw = base64.b64decode(text.removeprefix(_INLINE).strip(), validate=True)
+                return cls._enrol(ed25519.Ed25519PublicKey.from_public_bytes(raw))
+            return cls._enrol(load_pem_public_key(text.encode()))
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise KeyInvalid(f"not a public key in PEM or 'ed25519:<base64>' form ({error})") from None
+
+    @classmethod
+    def _enrol(cls, key: object) -> "PublicKey":
+        if isinstance(key, ed25519.Ed25519PublicKey):
+            if why := why_unsafe(key.public_bytes(Encoding.Raw, PublicFormat.Raw)):
+                raise KeyUnsafe(f"this Ed25519 key is refused: {why}")
+        elif not (isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _ECDSA):
+            raise KeyInvalid(f"{type(key).__name__} keys are not used here", hint="use Ed25519, or ECDSA P-256/P-384")
+        return cls(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+    @cached_property
+    def _key(self) -> ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey:
+        key = load_der_public_key(self.der)
+        if not isinstance(key, ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey):
+            raise KeyInvalid(f"{type(key).__name__} keys are not used here")
+        return key
+
+    @property
+    def algorithm(self) -> str:
+        """`ed25519`, `ecdsa-p256` or `ecdsa-p384`."""
+        key = self._key
+        return "ed25519" if isinstance(key, ed25519.Ed25519PublicKey) else _ECDSA[key.curve.name][0]
+
+    @property
+    def pem(self) -> str:
+        """The SubjectPublicKeyInfo as PEM text, final newline included."""
+        return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+    @property
+    def inline(self) -> str:
+        """The one-line form for trust files; PEM for keys other than Ed25519."""
+        if not isinstance(self._key, ed25519.Ed25519PublicKey):
+            return self.pem
+        return _INLINE + base64.b64encode(self._key.public_bytes(Encoding.Raw, PublicFormat.Raw)).decode()
+
+    @cached_property
+    def hint(self) -> str:
+        """OMS's key hint: SHA-256 of the PEM text, in hex."""
+        return hashlib.sha256(self.pem.encode()).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the DER SubjectPublicKeyInfo, in hex; what revocations name."""
+        return hashlib.sha256(self.der).hexdigest()
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Whether `signature` over `message` is this key's (RFC 8032 pure Ed25519; FIPS 186-5 ECDSA, DER)."""
+        key = self._key
+        try:
+            if isinstance(key, ed25519.Ed25519PublicKey):
+                key.verify(signature, message)
+            else:
+                key.verify(signature, message, ec.ECDSA(_ECDSA[key.curve.name][1]))
+        except InvalidSignature:
+            return False
+        return True
+
+
+class PrivateKey:
+    """A signing key held in memory.
+
+    Args:
+        key: an Ed25519 or ECDSA P-256/P-384 private key of the `cryptography` package.
+    """
+
+    def __init__(self, key: ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> None:
+        self._key = key
+        self.public = PublicKey._enrol(key.public_key())
+
+    @classmethod
+    def generate(cls, algorithm: str = "ed25519") -> "PrivateKey":
+        """A new key: `ed25519`, or `ecdsa-p256` for a co-signature that stock OMS tools verify."""
+        if algorithm == "ed25519":
+            return cls(ed25519.Ed25519PrivateKey.generate())
+        if algorithm == "ecdsa-p256":
+            return cls(ec.generate_private_key(ec.SECP256R1()))
+        raise KeyInvalid(f"cannot make {algorithm!r} keys", hint="use ed25519 or ecdsa-p256")
+
+    @classmethod
+    def parse(cls, pem: bytes, passphrase: bytes | None = None) -> "PrivateKey":
+        """Read a PKCS#8 PEM private key.
+
+        Raises:
+            KeyInvalid: not a key, of an unused kind, or the passphrase is missing, wrong or superfluous.
+        """
+        try:
+            key = load_pem_private_key(pem, passphrase)
+        except TypeError as error:
+            raise KeyInvalid(f"private key: {error}", hint="give the passphrase exactly when the key has one") from None
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise KeyInvalid(f"not a private key in PEM form, or the passphrase is wrong ({error})") from None
+        if not isinstance(key, ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey):
+            raise KeyInvalid(f"{type(key).__name__} keys are not used here")
+        return cls(key)
+
+    def pem(self, passphrase: bytes | None = None) -> bytes:
+        """PKCS#8 PEM, encrypted when a passphrase is given."""
+        encryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+
+    def sign(self, message: bytes) -> bytes:
+        """A signature that `public.verifies`."""
+        if isinstance(self._key, ed25519.Ed25519PrivateKey):
+            return self._key.sign(message)
+        return self._key.sign(message, ec.ECDSA(_ECDSA[self._key.curve.name][1]))

@@ -1,0 +1,70 @@
+"""Which file names a bundle may hold, and which model names exist."""
+
+import re
+from collections.abc import Iterable
+
+from sandseal_signing.errors import NameInvalid
+
+MANIFEST = "bundle.json"
+SIGNATURES = "signatures"
+
+_PART = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
+_MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}\Z")
+_MAX_NAME, _MAX_LEVELS = 255, 8
+_USTAR_PREFIX, _USTAR_NAME = 155, 100
+
+
+def is_model_name(name: str) -> bool:
+    """Whether `name` can be a bundle's name."""
+    return _MODEL.match(name) is not None
+
+
+def split_ustar(name: str) -> tuple[str, str] | None:
+    """`name` as ustar's (prefix, name) fields, or None if no `/` splits it into 155 + 100 bytes."""
+    if len(name) <= _USTAR_NAME:
+        return "", name
+    at = name.find("/", len(name) - _USTAR_NAME - 1)
+    return (name[:at], name[at + 1 :]) if 0 < at <= _USTAR_PREFIX else None
+
+
+def check_name(name: str) -> str:
+    """Return `name` if a bundle may hold a signed file of this name.
+
+    Raises:
+        NameInvalid: with the rule that it breaks (signing/README.md, "Names").
+    """
+    parts = name.split("/")
+    why = None
+    if not all(_PART.match(part) for part in parts):
+        why = "has a part that is empty, over 100 bytes, or not made of [A-Za-z0-9._-]"
+    elif any(part in (".", "..") for part in parts):
+        why = "has a part '.' or '..'"
+    elif len(parts) > _MAX_LEVELS or len(name) > _MAX_NAME or split_ustar(name) is None:
+        why = f"is longer than {_MAX_NAME} bytes or {_MAX_LEVELS} levels, or does not split into 155 + 100 bytes"
+    elif parts[0].lower() == SIGNATURES:
+        why = "lies under signatures/, which is for signatures"
+    elif name.lower() == "model.sig" or parts[0].lower().startswith(".git"):
+        why = "is a name that model signing leaves unsigned"
+    if why:
+        raise NameInvalid(f"file name {name[:300]!r} {why}", name=name[:300])
+    return name
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check every name, and that they can live together on any file system.
+
+    Raises:
+        NameInvalid: one name is bad, two differ only in case, or one is the folder of another.
+    """
+    seen: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for name in names:
+        folded = check_name(name).lower()
+        if folded in seen:
+            raise NameInvalid(f"file names {seen[folded]!r} and {name!r} are the same on some systems", name=name)
+        seen[folded] = name
+        parts = folded.split("/")
+        folders.update({"/".join(parts[:i]): name for i in range(1, len(parts))})
+    for folder, name in folders.items():
+        if folder in seen:
+            raise NameInvalid(f"file name {seen[folder]!r} is also the folder of {name!r}", name=name)
