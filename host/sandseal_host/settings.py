@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from sandseal_host.errors import SettingsInvalid
 
 
 class Settings(BaseSettings):
@@ -31,3 +33,19 @@ class Settings(BaseSettings):
     drain_s: float = Field(30.0, ge=0, description="Seconds that running requests get at shutdown.")
     log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is logged.")
+
+
+def read_settings(**given: object) -> Settings:
+    """The settings: what is given and not None, else the environment's, else the defaults.
+
+    Raises:
+        SettingsInvalid: a value is of the wrong kind, or a SANDSEAL_* variable names no setting.
+    """
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise SettingsInvalid(
+            f"setting {name!r}: {first['msg']}", hint=f"set SANDSEAL_{name.upper()} or the option of that name"
+        ) from None

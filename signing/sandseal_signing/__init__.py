@@ -1,1 +1,115 @@
-"""Sign and verify sealed bundles: takes bytes, uses only the standard library and `cryptography`."""
+"""Sign and verify sealed bundles: takes bytes, uses only the standard library and `cryptography`.
+
+Inside, each module imports only from those before it:
+
+    errors, digest, names, schema, curve        the ground
+    manifest, keys                              what a bundle says of itself; who can sign
+    envelope, statement                         one signature; what it is over
+    trust, verdict                              whom the operator trusts, and for what; the judgement
+    seal, bundle, pack                          the archive; verifying one; making one
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sandseal_signing.bundle import (
+        Bundle,
+        Discard,
+        InMemory,
+        Sink,
+        Source,
+        VerifiedStatement,
+        open_bundle,
+        verify_statement,
+    )
+    from sandseal_signing.digest import Digest
+    from sandseal_signing.errors import (
+        FormatError,
+        IntegrityError,
+        KeyInvalid,
+        PolicyInvalid,
+        PolicyRefused,
+        SandsealError,
+        SigningError,
+        TrustError,
+    )
+    from sandseal_signing.keys import PrivateKey, PublicKey
+    from sandseal_signing.manifest import (
+        Batching,
+        DataType,
+        Limits,
+        Manifest,
+        ModelSpec,
+        StageSpec,
+        TensorSpec,
+        parse_manifest,
+        render_manifest,
+    )
+    from sandseal_signing.pack import Contents, pack_folder, read_seal, sign_seal
+    from sandseal_signing.seal import SealReader
+    from sandseal_signing.statement import Resource, Statement
+    from sandseal_signing.trust import TrustedKey, TrustPolicy
+    from sandseal_signing.verdict import Moment, Reason, State, Verdict
+
+__all__ = [
+    # Make one.
+    "PrivateKey",
+    "PublicKey",
+    "pack_folder",
+    "sign_seal",
+    "read_seal",
+    "Contents",
+    # Verify one.
+    "open_bundle",
+    "verify_statement",
+    "Bundle",
+    "VerifiedStatement",
+    "SealReader",
+    "Source",
+    "Sink",
+    "InMemory",
+    "Discard",
+    # Judge one.
+    "TrustPolicy",
+    "TrustedKey",
+    "Moment",
+    "Verdict",
+    "State",
+    "Reason",
+    # What it holds.
+    "Digest",
+    "Resource",
+    "Statement",
+    "Manifest",
+    "ModelSpec",
+    "StageSpec",
+    "TensorSpec",
+    "DataType",
+    "Batching",
+    "Limits",
+    "parse_manifest",
+    "render_manifest",
+    # Why not.
+    "SandsealError",
+    "SigningError",
+    "KeyInvalid",
+    "FormatError",
+    "IntegrityError",
+    "TrustError",
+    "PolicyRefused",
+    "PolicyInvalid",
+]
+
+# In the order of the layers, so that the first module that has a name is the one that defines it.
+_MODULES = ("errors", "digest", "manifest", "keys", "statement", "trust", "verdict", "seal", "bundle", "pack")
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, loaded on first use: whoever needs errors or manifests only does so without `cryptography`."""
+    if name in __all__:
+        for module in _MODULES:
+            home = import_module(f"{__name__}.{module}")
+            if hasattr(home, name):
+                return getattr(home, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

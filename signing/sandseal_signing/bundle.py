@@ -1,26 +1,22 @@
 """Opening a bundle: the checks of signing/README.md, numbered as there. Holding a `Bundle` means all of them passed."""
 
-import hashlib
+import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from sandseal_signing.digest import Digest
-from sandseal_signing.envelope import PAYLOAD_TYPE, Envelope
+from sandseal_signing.envelope import PAYLOAD_TYPE, Envelope, parse_signatures
 from sandseal_signing.errors import (
-    DigestMismatch,
-    EnvelopeInvalid,
     FileMissing,
     LimitExceeded,
     SignatureInvalid,
     SignerUnknown,
-    SizeMismatch,
     StatementInvalid,
     Unsigned,
 )
-from sandseal_signing.manifest import MAX_BYTES, Manifest, parse_manifest
+from sandseal_signing.manifest import MAX_PLUGIN_BYTES, Manifest, check_size, parse_manifest
 from sandseal_signing.names import MANIFEST
-from sandseal_signing.seal import MAX_SIGNATURE_BYTES, MAX_SIGNATURES
 from sandseal_signing.statement import Resource, Statement, parse_statement
 from sandseal_signing.trust import TrustedKey, TrustPolicy
 from sandseal_signing.verdict import Moment, Verdict, judge
@@ -54,13 +50,11 @@ class InMemory:
     """A sink that keeps every file's bytes in the bundle."""
 
     def write(self, resource: Resource, chunks: Iterator[memoryview]) -> bytes:
-        """Return the content as bytes, never more than the signed size."""
-        content = bytearray(resource.size)
-        at = 0
+        """Return the content as bytes; memory grows with what arrives, never with what was announced."""
+        content = io.BytesIO()
         for chunk in chunks:
-            content[at : at + len(chunk)] = chunk
-            at += len(chunk)
-        return bytes(content)
+            content.write(chunk)
+        return content.getvalue()
 
 
 class Discard:
@@ -111,45 +105,32 @@ class Bundle:
 def verify_statement(signatures: Mapping[str, bytes], policy: TrustPolicy) -> VerifiedStatement:
     """Steps 1 to 7: from signature files to a statement that an enrolled key signed.
 
+    Args:
+        signatures: the signature files by name.
+        policy: who is enrolled; required, there is no default.
+
     Raises:
         Unsigned, SignerUnknown, SignatureInvalid: nobody trusted stands behind it.
         LimitExceeded, JsonInvalid, EnvelopeInvalid, StatementInvalid, NameInvalid: malformed.
     """
-    # 1. Limits.
     if not signatures:
         raise Unsigned("the bundle carries no signature")
-    if len(signatures) > MAX_SIGNATURES or sum(map(len, signatures.values())) > MAX_SIGNATURE_BYTES:
-        raise LimitExceeded(f"more than {MAX_SIGNATURES} signatures or {MAX_SIGNATURE_BYTES} bytes of them")
-    # 2, 3. Strict JSON and base64; one payload for all.
-    envelopes = [Envelope.parse(data, name) for name, data in sorted(signatures.items())]
-    for name, envelope in zip(sorted(signatures), envelopes, strict=True):
-        if name != envelope.file_name:
-            raise EnvelopeInvalid(f"{name!r} must be called {envelope.file_name!r} after its key hint")
-        if envelope.payload != envelopes[0].payload:
-            raise EnvelopeInvalid(f"{name!r} signs another statement than the first signature file")
+    # 1, 2, 3. Limits, strict JSON, strict base64; one payload for all.
+    envelopes = parse_signatures(signatures)
     # 4. Keys by hint.
     known = policy.by_hint
     unknown = tuple(envelope.hint for envelope in envelopes if envelope.hint not in known)
     if len(unknown) == len(envelopes):
-        raise SignerUnknown(
-            f"none of the {len(envelopes)} signatures is by an enrolled key (key hints: "
-            + ", ".join(hint[:16] for hint in unknown)
-            + ")",
-            hints=list(unknown),
-        )
+        hints = ", ".join(hint[:16] for hint in unknown)
+        raise SignerUnknown(f"no signature is by an enrolled key (key hints: {hints})", hints=list(unknown))
     # 5. Signatures over the raw bytes.
-    signers = []
-    for envelope in envelopes:
-        if key := known.get(envelope.hint):
-            if not envelope.verifies(key.public):
-                raise SignatureInvalid(f"the signature by key {key.name!r} of {key.holder} does not verify")
-            signers.append(key)
-    # 6, 7. Only now parse what they say.
+    signers = tuple(_signer(envelope, known[envelope.hint]) for envelope in envelopes if envelope.hint in known)
+    # 6. Only now parse what they say. 7. Its exact types.
     for envelope in envelopes:
         if envelope.payload_type != PAYLOAD_TYPE:
             raise StatementInvalid(f"the payload type is {envelope.payload_type[:80]!r}, not {PAYLOAD_TYPE!r}")
     payload = envelopes[0].payload
-    return VerifiedStatement(Digest.of(payload), payload, parse_statement(payload), tuple(signers), unknown)
+    return VerifiedStatement(Digest.of(payload), payload, parse_statement(payload), signers, unknown)
 
 
 def open_bundle(
@@ -158,7 +139,7 @@ def open_bundle(
     moment: Callable[[Manifest], Moment],
     sink: Sink,
 ) -> Bundle:
-    """Verify a whole bundle, trusting no byte of it before its turn.
+    """Steps 1 to 11: verify a whole bundle, trusting no byte of it before its turn.
 
     Args:
         source: the bundle's bytes.
@@ -171,63 +152,57 @@ def open_bundle(
     """
     signatures = source.signatures()
     verified = verify_statement(signatures, policy)
+    statement = verified.statement
     # 8. Could these signers ever satisfy a rule?
-    names = {key.name for key in verified.signers}
-    if not any(names & set(rule.keys) for rule in policy.rules):
-        raise SignerUnknown(f"no rule lets {', '.join(sorted(names))} sign any model")
+    _check_reach(verified.signers, policy)
     # 9. The manifest: size, digest, strict parse; every file that it names is signed.
-    first = verified.statement.by_name[MANIFEST]
-    if first.size > MAX_BYTES:
-        raise LimitExceeded(f"{MANIFEST} has {first.size} bytes, over {MAX_BYTES}")
-    content = InMemory().write(first, _checked(source, first))
+    first = statement.by_name[MANIFEST]
+    check_size(first.size)
+    content = InMemory().write(first, first.check(source.read(first)))
     manifest = parse_manifest(content)
-    if missing := manifest.files - verified.statement.by_name.keys():
-        raise FileMissing(f"{MANIFEST} names {sorted(missing)}, which nobody signed", names=sorted(missing))
+    check_files(manifest, statement.sizes)
     # 10. The policy.
-    verdict = judge(verified.id, verified.statement, verified.signers, manifest, policy, moment(manifest)).require()
+    verdict = judge(verified.id, statement, verified.signers, manifest, policy, moment(manifest)).require()
     # 11. The other files, hashed on their way to the sink.
     files: dict[str, bytes] = {}
-    for resource in verified.statement.in_transfer_order:
-        chunks = iter((memoryview(content),)) if resource is first else _checked(source, resource)
+    for resource in statement.in_transfer_order:
+        chunks = iter((memoryview(content),)) if resource is first else resource.check(source.read(resource))
         kept = sink.write(resource, chunks)
         for _ in chunks:  # a sink that stopped early must not skip the comparison at the end
             pass
         if kept is not None:
             files[resource.name] = kept
     source.finish()
-    return Bundle(
-        verified.id,
-        verified.statement,
-        manifest,
-        verdict,
-        verified.signers,
-        verified.unknown,
-        signatures,
-        files,
-    )
+    return Bundle(verified.id, statement, manifest, verdict, verified.signers, verified.unknown, signatures, files)
 
 
-def _checked(source: Source, resource: Resource) -> Iterator[memoryview]:
-    """The resource's chunks, hashed in passing; the last one is followed by the comparison.
+def check_files(manifest: Manifest, sizes: Mapping[str, int]) -> None:
+    """Check that every file that the manifest names is there, and no plugin is over 64 MiB.
+
+    Args:
+        sizes: every file's size in bytes by name.
 
     Raises:
-        SizeMismatch: more or fewer bytes than were signed; reading stops at the first byte too many.
-        DigestMismatch: other bytes than were signed.
+        FileMissing, LimitExceeded: with the names.
     """
-    sha, size = hashlib.sha256(), 0
-    for chunk in source.read(resource):
-        size += len(chunk)
-        if size > resource.size:
-            break
-        sha.update(chunk)
-        yield chunk
-    if size != resource.size:
-        raise SizeMismatch(
-            f"{resource.name!r} has {'over ' if size > resource.size else ''}{size} bytes, {resource.size} were signed",
-            name=resource.name,
-        )
-    if sha.hexdigest() != resource.digest.hex:
-        raise DigestMismatch(
-            f"{resource.name!r} has SHA-256 {sha.hexdigest()}, {resource.digest} was signed",
-            name=resource.name,
-        )
+    if missing := sorted(manifest.files - sizes.keys()):
+        raise FileMissing(f"{MANIFEST} names files that the bundle does not hold: {', '.join(missing)}", names=missing)
+    for stage in manifest.stages:
+        if (size := sizes[stage.plugin]) > MAX_PLUGIN_BYTES:
+            raise LimitExceeded(f"{stage.plugin!r} has {size} bytes, over {MAX_PLUGIN_BYTES}", name=stage.plugin)
+
+
+def _signer(envelope: Envelope, key: TrustedKey) -> TrustedKey:
+    if not envelope.verifies(key.public):
+        raise SignatureInvalid(f"the signature by key {key.name!r} of {key.holder} does not verify", key=key.name)
+    return key
+
+
+def _check_reach(signers: tuple[TrustedKey, ...], policy: TrustPolicy) -> None:
+    """Refuse before any file is read when no rule could ever count one of these signers."""
+    names = ", ".join(sorted(key.name for key in signers))
+    able = {key.name for key in signers if not policy.revokes(key)}
+    if not able:
+        raise SignerUnknown(f"every key that signed is revoked: {names}", hint="sign with a key that is not revoked")
+    if not any(able & set(rule.keys) for rule in policy.rules):
+        raise SignerUnknown(f"no rule lets {names} sign any model")

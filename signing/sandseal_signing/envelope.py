@@ -1,16 +1,21 @@
 """Signature files: Sigstore bundle v0.3 JSON holding one DSSE signature (signing/README.md, "Signature file")."""
 
 import base64
-import binascii
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sandseal_signing.errors import EnvelopeInvalid
+from sandseal_signing.digest import is_hex_digest
+from sandseal_signing.errors import EnvelopeInvalid, LimitExceeded
 from sandseal_signing.keys import PrivateKey, PublicKey
+from sandseal_signing.names import SIGNATURES
 from sandseal_signing.schema import Node, canonical_json, parse_json
 
 MEDIA_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
+MAX_SIGNATURES = 16
+MAX_SIGNATURE_BYTES = 32 << 20  # of all signature files of a bundle together
+MAX_FILE_BYTES = 8 << 20  # of one: parsed JSON takes many times its size in memory
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z|[A-Za-z0-9_-]*={0,2}\Z")
 
@@ -23,7 +28,14 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One DSSE signature: payload bytes as signed, their type, the signature, and whose it claims to be."""
+    """One DSSE signature.
+
+    Args:
+        payload: the bytes as signed.
+        payload_type: their media type, signed with them.
+        signature: raw 64 bytes for Ed25519, DER for ECDSA.
+        hint: whose key it claims to be by, as `PublicKey.hint`.
+    """
 
     payload: bytes
     payload_type: str
@@ -42,11 +54,10 @@ class Envelope:
     @property
     def file_name(self) -> str:
         """Where the signature file stands in a bundle."""
-        return f"signatures/{self.hint[:16]}.sig"
+        return f"{SIGNATURES}/{self.hint[:16]}.sig"
 
     def render(self) -> bytes:
         """The signature file's bytes."""
-        signature = {"keyid": self.hint, "sig": _encode(self.signature)}
         return canonical_json(
             {
                 "mediaType": MEDIA_TYPE,
@@ -54,7 +65,7 @@ class Envelope:
                 "dsseEnvelope": {
                     "payload": _encode(self.payload),
                     "payloadType": self.payload_type,
-                    "signatures": [signature],
+                    "signatures": [{"keyid": self.hint, "sig": _encode(self.signature)}],
                 },
             }
         )
@@ -68,35 +79,70 @@ class Envelope:
             what: its name, for errors.
 
         Raises:
+            LimitExceeded: over 8 MiB.
             JsonInvalid: not strict JSON.
             EnvelopeInvalid: another media type, not key mode, not exactly one signature, or bad base64.
         """
+        if len(data) > MAX_FILE_BYTES:
+            raise LimitExceeded(f"{what} has {len(data)} bytes, over {MAX_FILE_BYTES}", size=len(data))
         root = Node(parse_json(data, what), what, EnvelopeInvalid)
-        if (media := root.text("mediaType")) != MEDIA_TYPE:
-            root.fail("mediaType", f"is {media[:80]!r}, only {MEDIA_TYPE!r} is read")
-        material, dsse = root.child("verificationMaterial"), root.child("dsseEnvelope")
+        root.text("mediaType", valid=MEDIA_TYPE.__eq__, rule=repr(MEDIA_TYPE))
+        hint = _hint(root.child("verificationMaterial"))
+        dsse = root.child("dsseEnvelope")
         root.close()
-        public_key = material.child("publicKey")
-        hint = public_key.text("hint")
-        if not isinstance(material.take("tlogEntries"), list):
-            material.fail("tlogEntries", "must be a list")
-        public_key.close()
-        material.close()
         signatures = dsse.children("signatures")
         if len(signatures) != 1:
             dsse.fail("signatures", f"must hold exactly one signature, not {len(signatures)}")
-        keyid = signatures[0].take("keyid", None)
-        if keyid not in (None, "", hint):
-            signatures[0].fail("keyid", "is not the hint of verificationMaterial")
-        envelope = cls(
-            payload=_decode(dsse, "payload"),
-            payload_type=dsse.text("payloadType"),
-            signature=_decode(signatures[0], "sig"),
-            hint=hint,
-        )
-        signatures[0].close()
+        (signature,) = signatures
+        if signature.take("keyid", None) not in (None, "", hint):
+            signature.fail("keyid", "must be the hint in verificationMaterial, empty, null or absent")
+        envelope = cls(_decode(dsse, "payload"), dsse.text("payloadType"), _decode(signature, "sig"), hint)
+        signature.close()
         dsse.close()
         return envelope
+
+
+def check_signature_limits(files: Mapping[str, bytes]) -> None:
+    """Check how many signature files there are, and their sizes together.
+
+    Raises:
+        LimitExceeded: more than 16 files or 32 MiB.
+    """
+    if len(files) > MAX_SIGNATURES or sum(map(len, files.values())) > MAX_SIGNATURE_BYTES:
+        raise LimitExceeded(f"more than {MAX_SIGNATURES} signatures or {MAX_SIGNATURE_BYTES} bytes of them")
+
+
+def parse_signatures(files: Mapping[str, bytes]) -> tuple[Envelope, ...]:
+    """Read a bundle's signature files, all over one payload; none of them is verified yet.
+
+    Args:
+        files: content by name.
+
+    Raises:
+        LimitExceeded: more than 16 files, 8 MiB in one or 32 MiB in all.
+        JsonInvalid, EnvelopeInvalid: one is malformed, misnamed, or signs another payload than the first.
+    """
+    check_signature_limits(files)
+    envelopes: list[Envelope] = []
+    for name, data in sorted(files.items()):
+        envelope = Envelope.parse(data, name)
+        if name != envelope.file_name:
+            raise EnvelopeInvalid(f"{name!r} must be called {envelope.file_name!r} after its key hint", where=name)
+        if envelopes and envelope.payload != envelopes[0].payload:
+            raise EnvelopeInvalid(f"{name!r} signs another statement than {envelopes[0].file_name!r}", where=name)
+        envelopes.append(envelope)
+    return tuple(envelopes)
+
+
+def _hint(material: Node) -> str:
+    """The key hint of key-mode verification material, which holds nothing else."""
+    public_key = material.child("publicKey")
+    hint: str = public_key.text("hint", valid=is_hex_digest, rule="64 lower-case hex digits")
+    public_key.close()
+    if not isinstance(material.take("tlogEntries"), list):
+        material.fail("tlogEntries", "must be a list")
+    material.close()
+    return hint
 
 
 def _encode(data: bytes) -> str:
@@ -104,15 +150,13 @@ def _encode(data: bytes) -> str:
 
 
 def _decode(node: Node, name: str) -> bytes:
-    """Strict base64 in DSSE's two alphabets, never mixed, padding and trailing bits exact."""
-    text: str = node.take(name)
+    """Strict base64 in either of DSSE's two alphabets, never mixed, padding and trailing bits exact."""
+    text = node.text(name, valid=_BASE64.match, rule="base64 in one alphabet")
+    standard = text.replace("-", "+").replace("_", "/")
     try:
-        if not isinstance(text, str) or not _BASE64.match(text):
-            raise ValueError("foreign characters")
-        standard = text.replace("-", "+").replace("_", "/")
         data = base64.b64decode(standard, validate=True)
-        if _encode(data) != standard:
-            raise ValueError("not the one encoding of its bytes")
-    except (ValueError, binascii.Error) as error:
-        node.fail(name, f"is not strict base64 ({error})")
+    except ValueError as error:
+        node.fail(name, f"is not base64 ({error})")
+    if _encode(data) != standard:
+        node.fail(name, "is not the one base64 form of its bytes")
     return data

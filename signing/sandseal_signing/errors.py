@@ -55,6 +55,8 @@ class SandsealError(Exception):
 class SigningError(SandsealError):
     """Anything this package refuses."""
 
+    code = "signing"
+
 
 class KeyInvalid(SigningError):
     """The key's owner: this is not a key that can be used here."""
@@ -74,12 +76,14 @@ class FormatError(SigningError):
     """The publisher: the bytes do not follow the bundle format (signing/README.md)."""
 
     code = "format_invalid"
+    hint = "compare with the bundle format in signing/README.md, then pack again"
 
 
 class JsonInvalid(FormatError):
     """The publisher: a JSON document is malformed, ambiguous or too deep."""
 
     code = "json_invalid"
+    hint = "write plain JSON in UTF-8: no duplicate members, NaN, integers of 2^53 or more, or nesting over 16"
 
 
 class EnvelopeInvalid(FormatError):
@@ -107,7 +111,7 @@ class NameInvalid(FormatError):
     """The publisher: a file name that the format does not allow."""
 
     code = "name_invalid"
-    hint = "use letters, digits, '.', '_' and '-' in parts joined by '/'"
+    hint = "rename the file or move it out of the bundle; signing/README.md lists the rules under Names"
 
 
 class SealInvalid(FormatError):
@@ -128,68 +132,72 @@ class LimitExceeded(FormatError):
     """The publisher: something is larger than the format or the policy allows."""
 
     code = "limit_exceeded"
+    hint = "make it smaller; signing/README.md lists every limit of the format"
 
 
 class IntegrityError(SigningError):
-    """The bytes are not the ones that were signed."""
+    """The publisher or the carrier: the bytes are not the ones that were signed."""
 
     code = "integrity"
     hint = "the file changed after signing; take it from the publisher again"
 
 
 class DigestMismatch(IntegrityError):
-    """A file's SHA-256 is not the signed one."""
+    """The publisher or the carrier: a file's SHA-256 is not the signed one."""
 
     code = "digest_mismatch"
 
 
 class SizeMismatch(IntegrityError):
-    """A file's size is not the signed one."""
+    """The publisher or the carrier: a file's size is not the signed one."""
 
     code = "size_mismatch"
 
 
 class FileMissing(IntegrityError):
-    """A signed file is not there."""
+    """The publisher or the carrier: a file that the statement or the manifest names is not there."""
 
     code = "file_missing"
+    hint = "add the file or take its name out of bundle.json, then pack and sign again"
 
 
 class FileUnexpected(IntegrityError):
-    """A file is there that nobody signed."""
+    """The publisher or the carrier: a file or bytes are there that nobody signed."""
 
     code = "file_unexpected"
+    hint = "pack and sign again; an archive holds exactly the signed files, each once, in order"
 
 
 class TrustError(SigningError):
-    """The bundle is well formed but nobody trusted stands behind it."""
+    """The operator decides: the bundle is well formed but nobody trusted stands behind it."""
 
     code = "untrusted"
+    hint = "ask the operator what the trust policy wants"
 
 
 class Unsigned(TrustError):
-    """The bundle carries no signature at all."""
+    """The publisher: the bundle carries no signature at all."""
 
     code = "unsigned"
     hint = "sign it: `sandseal sign BUNDLE --key KEY`"
 
 
 class SignerUnknown(TrustError):
-    """No signature is by a key that the trust policy enrols."""
+    """The operator decides: no signature is by a key that the trust policy lets sign anything."""
 
     code = "signer_unknown"
     hint = "ask the operator to enrol the publisher's key in the trust policy"
 
 
 class SignatureInvalid(TrustError):
-    """A signature by an enrolled key does not verify."""
+    """The publisher: a signature by an enrolled key does not verify."""
 
     code = "signature_invalid"
     hint = "the statement changed after signing, or the signature was made with another key"
 
 
 class PolicyRefused(TrustError):
-    """The trust policy refuses the bundle; `data["verdict"]` carries the reasons."""
+    """The operator decides: the trust policy refuses the bundle; `data["verdict"]` carries the reasons."""
 
     code = "policy_refused"
     hint = "see the reasons; the operator changes the trust policy, the publisher the bundle"

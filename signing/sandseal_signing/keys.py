@@ -4,6 +4,7 @@ import base64
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
@@ -27,49 +28,57 @@ _ECDSA: dict[str, tuple[str, hashes.HashAlgorithm]] = {
     "secp256r1": ("ecdsa-p256", hashes.SHA256()),
     "secp384r1": ("ecdsa-p384", hashes.SHA384()),
 }
+_KINDS = "use Ed25519, or ECDSA P-256 or P-384 for a co-signature"
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """An enrolled public key, compared by its DER SubjectPublicKeyInfo.
+    """A public key that is safe to enrol, compared by its DER SubjectPublicKeyInfo.
 
     Args:
-        der: the SubjectPublicKeyInfo; use `parse`, which checks it.
+        der: the SubjectPublicKeyInfo in its one encoding; `parse` reads the forms that people write.
+
+    Raises:
+        KeyInvalid: not a key, or of a kind that is not used here.
+        KeyUnsafe: an Ed25519 point that is not canonical, on the curve and of prime order.
     """
 
     der: bytes
 
+    def __post_init__(self) -> None:
+        key = self._key
+        raw = key.public_bytes(Encoding.Raw, PublicFormat.Raw) if isinstance(key, ed25519.Ed25519PublicKey) else None
+        if raw and (why := why_unsafe(raw)):
+            raise KeyUnsafe(f"this Ed25519 key is refused: {why}")
+        if _der(key) != self.der:
+            raise KeyInvalid("this is not the one DER encoding of its public key")
+
     @classmethod
     def parse(cls, text: str) -> "PublicKey":
-        """Read a PEM public key, or `ed25519:<base64 of 32 bytes>`, and check it for enrolment.
+        """Read a PEM public key, or `ed25519:<base64 of 32 bytes>`.
 
         Raises:
-            KeyInvalid: not a key, or of a kind that is not used here.
-            KeyUnsafe: an Ed25519 point that is not canonical, on the curve and of prime order.
+            KeyInvalid, KeyUnsafe: see above.
         """
         try:
             if text.startswith(_INLINE):
                 raw = base64.b64decode(text.removeprefix(_INLINE).strip(), validate=True)
-                return cls._enrol(ed25519.Ed25519PublicKey.from_public_bytes(raw))
-            return cls._enrol(load_pem_public_key(text.encode()))
+                return cls(_der(ed25519.Ed25519PublicKey.from_public_bytes(raw)))
+            return cls(_der(load_pem_public_key(text.encode())))
         except (ValueError, UnsupportedAlgorithm) as error:
             raise KeyInvalid(f"not a public key in PEM or 'ed25519:<base64>' form ({error})") from None
 
-    @classmethod
-    def _enrol(cls, key: object) -> "PublicKey":
-        if isinstance(key, ed25519.Ed25519PublicKey):
-            if why := why_unsafe(key.public_bytes(Encoding.Raw, PublicFormat.Raw)):
-                raise KeyUnsafe(f"this Ed25519 key is refused: {why}")
-        elif not (isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _ECDSA):
-            raise KeyInvalid(f"{type(key).__name__} keys are not used here", hint="use Ed25519, or ECDSA P-256/P-384")
-        return cls(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-
     @cached_property
     def _key(self) -> ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey:
-        key = load_der_public_key(self.der)
-        if not isinstance(key, ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey):
-            raise KeyInvalid(f"{type(key).__name__} keys are not used here")
-        return key
+        try:
+            key = load_der_public_key(self.der)
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise KeyInvalid(f"not a public key in DER form ({error})") from None
+        if isinstance(key, ed25519.Ed25519PublicKey):
+            return key
+        if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _ECDSA:
+            return key
+        raise KeyInvalid(f"public keys of kind {_kind(key)} are not used here", hint=_KINDS)
 
     @property
     def algorithm(self) -> str:
@@ -117,11 +126,14 @@ class PrivateKey:
 
     Args:
         key: an Ed25519 or ECDSA P-256/P-384 private key of the `cryptography` package.
+
+    Raises:
+        KeyInvalid: a key of another kind.
     """
 
     def __init__(self, key: ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> None:
         self._key = key
-        self.public = PublicKey._enrol(key.public_key())
+        self.public = PublicKey(_der(key.public_key()))
 
     @classmethod
     def generate(cls, algorithm: str = "ed25519") -> "PrivateKey":
@@ -134,7 +146,7 @@ class PrivateKey:
 
     @classmethod
     def parse(cls, pem: bytes, passphrase: bytes | None = None) -> "PrivateKey":
-        """Read a PKCS#8 PEM private key.
+        """Read a PEM private key.
 
         Raises:
             KeyInvalid: not a key, of an unused kind, or the passphrase is missing, wrong or superfluous.
@@ -144,18 +156,38 @@ class PrivateKey:
         except TypeError as error:
             raise KeyInvalid(f"private key: {error}", hint="give the passphrase exactly when the key has one") from None
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise KeyInvalid(f"not a private key in PEM form, or the passphrase is wrong ({error})") from None
+            raise KeyInvalid(
+                f"not a private key in PEM form, or the passphrase is wrong ({error})",
+                hint="check the file and its passphrase; `sandseal keygen NAME` makes a new key",
+            ) from None
         if not isinstance(key, ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey):
-            raise KeyInvalid(f"{type(key).__name__} keys are not used here")
+            raise KeyInvalid(f"private keys of kind {_kind(key)} are not used here", hint=_KINDS)
         return cls(key)
 
     def pem(self, passphrase: bytes | None = None) -> bytes:
-        """PKCS#8 PEM, encrypted when a passphrase is given."""
-        encryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
-        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+        """PKCS#8 PEM, encrypted when a passphrase is given.
+
+        Raises:
+            KeyInvalid: an empty or overlong passphrase.
+        """
+        try:
+            encryption = NoEncryption() if passphrase is None else BestAvailableEncryption(passphrase)
+            return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+        except ValueError as error:
+            raise KeyInvalid(f"cannot encrypt the private key ({error})", hint="choose another passphrase") from None
 
     def sign(self, message: bytes) -> bytes:
         """A signature that `public.verifies`."""
         if isinstance(self._key, ed25519.Ed25519PrivateKey):
             return self._key.sign(message)
         return self._key.sign(message, ec.ECDSA(_ECDSA[self._key.curve.name][1]))
+
+
+def _der(key: Any) -> bytes:
+    der: bytes = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return der
+
+
+def _kind(key: Any) -> str:
+    curve = getattr(key, "curve", None)
+    return f"ECDSA {curve.name}" if curve else type(key).__name__

@@ -1,26 +1,35 @@
 """bundle.json: what a bundle is called, computes, may use and expects (schema sandseal.bundle/1).
 
+`signing/bundle.schema.json` says the same as JSON Schema, as far as JSON Schema can; a test compares the two.
+
 The manifest is part of the signed bytes: the host obeys it and never guesses. Its values are ceilings and
 defaults; an operator may tighten them, never widen them.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from sandseal_signing.errors import FormatError, LimitExceeded, ManifestInvalid
-from sandseal_signing.names import check_name, is_model_name
+from sandseal_signing.errors import LimitExceeded, ManifestInvalid, NameInvalid
+from sandseal_signing.names import MANIFEST, MODEL_NAME_RULE, check_name, is_model_name
 from sandseal_signing.schema import Node, canonical_json, parse_json
 
 SCHEMA = "sandseal.bundle/1"
 MAX_BYTES = 256 * 1024
+MAX_PLUGIN_BYTES = 64 << 20
 IMPORTS = ("log", "now", "random", "asset")
 MAX_MEMORY_MIB = 4096
 MAX_TIME_MS = 600_000
 MAX_RANK = 8
+MAX_AXIS = 2**31 - 1
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+_CONTENT_TYPE = re.compile(r"[a-z0-9*][a-z0-9*!#$&^_.+-]{0,126}/[a-z0-9*][a-z0-9*!#$&^_.+-]{0,126}\Z")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)\Z", re.ASCII)
 
 
 class DataType(StrEnum):
@@ -40,6 +49,9 @@ class DataType(StrEnum):
     FP64 = "FP64"
     BF16 = "BF16"
     BYTES = "BYTES"
+
+
+_DATA_TYPES = "one of " + ", ".join(DataType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class StageSpec:
     """A pre or post stage: the plugin that runs it, its tensors, and what the publisher asks for it.
 
     `inputs` and `outputs` are both resolved: a pre stage's outputs are the model's inputs, a post stage's inputs
-    the model's outputs. `config` is canonical JSON, handed to the guest as it stands.
+    the model's outputs. `config` is JSON text without spaces, its members sorted, handed to the guest as it stands.
     """
 
     plugin: str
@@ -94,7 +106,10 @@ class Batching:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """The ONNX graph: its file, the weights beside it, the operator domains it uses, its tensors."""
+    """The ONNX graph: its file, the weights beside it, the operator domains it uses, its tensors.
+
+    `raw` lists the content types that a plain body may have; empty means any.
+    """
 
     file: str
     inputs: tuple[TensorSpec, ...]
@@ -144,6 +159,16 @@ class Manifest:
         return frozenset(named)
 
 
+def check_size(size: int) -> None:
+    """Check the size of bundle.json in bytes, before it is read.
+
+    Raises:
+        LimitExceeded: over 256 KiB.
+    """
+    if size > MAX_BYTES:
+        raise LimitExceeded(f"{MANIFEST} has {size} bytes, over {MAX_BYTES}", size=size)
+
+
 def parse_manifest(data: bytes) -> Manifest:
     """Read bundle.json.
 
@@ -152,28 +177,28 @@ def parse_manifest(data: bytes) -> Manifest:
         JsonInvalid: not strict JSON.
         ManifestInvalid: not schema sandseal.bundle/1; the message names the member.
     """
-    if len(data) > MAX_BYTES:
-        raise LimitExceeded(f"bundle.json has {len(data)} bytes, over {MAX_BYTES}", size=len(data))
+    check_size(len(data))
     root = Node(parse_json(data, "bundle.json"), "", ManifestInvalid)
-    root.take("$schema", None)
-    if root.take("schema") != SCHEMA:
-        root.fail("schema", f"must be {SCHEMA!r}")
-    reserved = [name for name in ("pipeline", "generation") if root.take(name, None) is not None]
+    root.text("schema", valid=SCHEMA.__eq__, rule=repr(SCHEMA))
+    root.text("$schema", None)
+    reserved = _reserved(root, "pipeline", "generation")
     model = _model(root.child("model"), reserved)
     pre, post = root.child("pre", None), root.child("post", None)
     manifest = Manifest(
-        name=root.text("name", valid=is_model_name),
+        name=root.text("name", valid=is_model_name, rule=MODEL_NAME_RULE),
         version=root.integer("version", low=1),
-        release=root.text("release", "", valid=lambda text: len(text) <= 128),
+        release=root.text("release", "", valid=_at_most(128), rule="at most 128 characters"),
         expires=_time(root, "expires"),
         not_before=_time(root, "not_before"),
         model=model,
-        pre=_stage(pre, reserved, outputs=model.inputs) if pre else None,
-        post=_stage(post, reserved, inputs=model.outputs) if post else None,
+        pre=read_stage(pre, reserved, outputs=model.inputs) if pre else None,
+        post=read_stage(post, reserved, inputs=model.outputs) if post else None,
         metadata=_metadata(root.child("metadata", None)),
         reserved=tuple(reserved),
     )
     root.close()
+    if manifest.expires and manifest.not_before and manifest.expires <= manifest.not_before:
+        root.fail("expires", "must be after not_before")
     return manifest
 
 
@@ -184,19 +209,29 @@ def render_manifest(manifest: Mapping[str, Any]) -> bytes:
     return data
 
 
+def _reserved(node: Node, *names: str) -> list[str]:
+    """The paths of members that later versions of the host will serve; their values are not looked at yet."""
+    found = [name for name in names if node.has(name)]
+    for name in found:
+        node.take(name)
+    return [node.at(name) for name in found]
+
+
+def _at_most(length: int) -> Callable[[str], bool]:
+    return lambda text: len(text) <= length
+
+
 def _model(node: Node, reserved: list[str]) -> ModelSpec:
-    reserved += [
-        f"model.{name}" for name in ("variants", "state", "queue", "cache") if node.take(name, None) is not None
-    ]
+    reserved += _reserved(node, "variants", "state", "queue", "cache")
     batching = node.child("batching", None)
     spec = ModelSpec(
         file=_file(node, "file"),
         external_data=_files(node, "external_data"),
-        domains=node.texts("domains", ("",), valid=lambda text: len(text) <= 255),
+        domains=node.texts("domains", ("",), valid=_at_most(255), rule="ONNX operator domains", least=1),
         inputs=_tensors(node, "inputs"),
         outputs=_tensors(node, "outputs"),
         batching=_batching(batching) if batching else Batching(),
-        raw=node.texts("raw", ()),
+        raw=node.texts("raw", (), valid=_CONTENT_TYPE.match, rule="content types such as image/png"),
     )
     node.close()
     if spec.batching.max_rows > 1 and not all(t.batched for t in (*spec.inputs, *spec.outputs)):
@@ -213,33 +248,42 @@ def _batching(node: Node) -> Batching:
     return batching
 
 
-def _stage(
+def read_stage(
     node: Node,
     reserved: list[str],
     inputs: tuple[TensorSpec, ...] | None = None,
     outputs: tuple[TensorSpec, ...] | None = None,
 ) -> StageSpec:
-    limits, config = node.child("limits", None), node.take("config", {})
-    if not isinstance(config, dict):
-        node.fail("config", "must be an object")
+    """Read a stage's members and close the node.
+
+    Args:
+        node: the stage's object; its own error class is raised.
+        reserved: gets the members that are read but not served yet.
+        inputs, outputs: the side that the model gives; read from the node when absent.
+    """
+    limits = node.child("limits", None)
     stage = StageSpec(
         plugin=_file(node, "plugin"),
-        function=node.text("function", valid=str.isidentifier),
+        function=node.text("function", valid=_IDENTIFIER.match, rule="an identifier"),
         inputs=_tensors(node, "inputs") if inputs is None else inputs,
         outputs=_tensors(node, "outputs") if outputs is None else outputs,
         limits=_limits(limits) if limits else Limits(),
-        imports=node.texts("imports", (), valid=IMPORTS.__contains__),
+        imports=node.texts("imports", (), valid=IMPORTS.__contains__, rule=f"some of {', '.join(IMPORTS)}"),
         assets=_files(node, "assets"),
-        config=_config(node, config),
-        on_failure=node.text("on_failure", "refuse", valid=("refuse", "passthrough").__contains__),
-        mode=node.text("mode", "request", valid=("request", "stream").__contains__),
+        config=_config(node),
+        on_failure=_choice(node, "on_failure", ("refuse", "passthrough")),
+        mode=_choice(node, "mode", ("request", "stream")),
     )
     node.close()
-    if stage.assets and "asset" not in stage.imports:
-        node.fail("assets", "needs 'asset' among the stage's imports")
-    reserved += [f"{node.path}.on_failure"] * (stage.on_failure != "refuse")
-    reserved += [f"{node.path}.mode"] * (stage.mode != "request")
+    reserved += [node.at("on_failure")] * (stage.on_failure != "refuse")
+    reserved += [node.at("mode")] * (stage.mode != "request")
     return stage
+
+
+def _choice(node: Node, name: str, choices: tuple[str, ...]) -> str:
+    """One of `choices`; the first when absent."""
+    text: str = node.text(name, choices[0], valid=choices.__contains__, rule=" or ".join(map(repr, choices)))
+    return text
 
 
 def _limits(node: Node) -> Limits:
@@ -251,12 +295,12 @@ def _limits(node: Node) -> Limits:
     return limits
 
 
-def _config(node: Node, config: dict[str, Any]) -> bytes:
-    """The stage's configuration as JSON text; floats are allowed here, since nobody compares them."""
-    try:
-        return canonical_json(config)
-    except ValueError as error:
-        node.fail("config", f"cannot be written as JSON ({error})")
+def _config(node: Node) -> bytes:
+    """The stage's configuration as JSON text; floats are allowed here, since nobody compares it with another text."""
+    config = node.take("config", {})
+    if not isinstance(config, dict):
+        node.fail("config", "must be an object")
+    return canonical_json(config)
 
 
 def _tensors(node: Node, name: str) -> tuple[TensorSpec, ...]:
@@ -269,56 +313,55 @@ def _tensors(node: Node, name: str) -> tuple[TensorSpec, ...]:
 
 
 def _tensor(node: Node) -> TensorSpec:
-    shape = node.take("shape")
-    if not isinstance(shape, list) or len(shape) > MAX_RANK:
-        node.fail("shape", f"must be a list of at most {MAX_RANK} axes")
-    for i, axis in enumerate(shape):
-        named = isinstance(axis, str) and axis.isidentifier()
-        if not named and not (type(axis) is int and 0 <= axis < 2**31):
-            node.fail(f"shape[{i}]", f"must be a size or the name of a free axis, not {axis!r}")
-        if axis == "batch" and i:
-            node.fail(f"shape[{i}]", "'batch' can only be the first axis")
     spec = TensorSpec(
-        name=node.text("name", valid=lambda text: 0 < len(text) <= 255),
-        dtype=DataType(node.text("dtype", valid=DataType.__members__.__contains__)),
-        shape=tuple(shape),
+        name=node.text("name", valid=lambda text: 0 < len(text) <= 255, rule="1 to 255 characters"),
+        dtype=DataType(node.text("dtype", valid=DataType.__members__.__contains__, rule=_DATA_TYPES)),
+        shape=_shape(node),
     )
     node.close()
     return spec
 
 
+def _shape(node: Node) -> tuple[int | str, ...]:
+    shape = node.take("shape")
+    if not isinstance(shape, list) or len(shape) > MAX_RANK:
+        node.fail("shape", f"must be a list of at most {MAX_RANK} axes")
+    for i, axis in enumerate(shape):
+        named = isinstance(axis, str) and _IDENTIFIER.match(axis)
+        if not named and not (type(axis) is int and 0 <= axis <= MAX_AXIS):
+            node.fail("shape", f"axis {i} must be a size from 0 to {MAX_AXIS} or the name of a free axis")
+        if axis == "batch" and i:
+            node.fail("shape", f"axis {i} cannot be 'batch', which is only ever the first axis")
+    return tuple(shape)
+
+
 def _file(node: Node, name: str) -> str:
-    return _checked(node, name, node.text(name))
+    return _check_file(node, name, node.text(name))
 
 
 def _files(node: Node, name: str) -> tuple[str, ...]:
-    return tuple(_checked(node, name, file) for file in node.texts(name, ()))
+    return tuple(_check_file(node, name, file) for file in node.texts(name, (), rule="file names"))
 
 
-def _checked(node: Node, name: str, file: str) -> str:
+def _check_file(node: Node, name: str, file: str) -> str:
     try:
         return check_name(file)
-    except FormatError as error:
+    except NameInvalid as error:
         node.fail(name, error.message)
 
 
-def parse_time(text: str) -> datetime:
-    """An RFC 3339 time with zone; ValueError otherwise."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None or "T" not in text:
-        raise ValueError("needs a date, a time and a zone")
-    return moment.astimezone(UTC)
-
-
 def _time(node: Node, name: str) -> datetime | None:
-    text = node.text(name, None)
+    """An RFC 3339 date and time with zone, in UTC."""
+    text = node.text(name, None, valid=_TIME.match, rule="a time such as '2027-12-31T00:00:00Z'")
     if text is None:
         return None
     try:
-        return parse_time(text)
-    except ValueError:
-        node.fail(name, f"{text!r} is not a time such as 2027-12-31T00:00:00Z")
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        node.fail(name, f"{text!r} is not a time that exists in UTC")
 
 
 def _metadata(node: Node | None) -> Mapping[str, str]:
-    return {name: node.text(name, valid=lambda text: len(text) <= 4096) for name in node.rest()} if node else {}
+    if node is None:
+        return {}
+    return {name: node.text(name, valid=_at_most(4096), rule="at most 4096 characters") for name in node.rest()}

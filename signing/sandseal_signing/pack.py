@@ -1,23 +1,17 @@
 """Packing a folder, signing an archive, and showing one: what a publisher does before the push."""
 
-import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn, Protocol
 
-from sandseal_signing.digest import CHUNK, Digest, hash_file
-from sandseal_signing.envelope import Envelope
-from sandseal_signing.errors import (
-    DigestMismatch,
-    EnvelopeInvalid,
-    FileMissing,
-    FileUnexpected,
-    SizeMismatch,
-)
+from sandseal_signing.bundle import check_files
+from sandseal_signing.digest import Digest, Readable, hash_chunks, hash_file, read_chunks
+from sandseal_signing.envelope import Envelope, check_signature_limits, parse_signatures
+from sandseal_signing.errors import DigestMismatch, FileMissing, FileUnexpected, SealInvalid, SizeMismatch
 from sandseal_signing.keys import PrivateKey
-from sandseal_signing.manifest import Manifest, parse_manifest
+from sandseal_signing.manifest import Manifest, check_size, parse_manifest
 from sandseal_signing.names import MANIFEST, SIGNATURES, check_names
 from sandseal_signing.seal import SealReader, SealWriter
 from sandseal_signing.statement import Resource, Statement, media_type, parse_statement
@@ -26,8 +20,12 @@ Progress = Callable[[int], None]
 """Called with the number of bytes just handled."""
 
 
-def _silent(_: int) -> None:
-    pass
+class Rereadable(Readable, Protocol):
+    """A stream that can be read again from its start."""
+
+    def seek(self, offset: int, /) -> object:
+        """Go to the byte at `offset`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class Contents:
     """What an archive holds, hashed but not judged: for `sandseal show` and `sandseal sign`.
 
     Args:
-        signatures: signature files by name.
+        signatures: signature files by name; none of them is verified.
         payload: the signed statement; rendered afresh when nobody has signed yet.
     """
 
@@ -50,8 +48,12 @@ class Contents:
         return Digest.of(self.payload)
 
 
+def _silent(_: int) -> None:
+    pass
+
+
 def list_folder(folder: Path) -> list[str]:
-    """The names of the files to pack: every regular file below `folder`, except signatures and `.git*`.
+    """The names of the files to pack: every regular file below `folder`, except `signatures/` and `.git*` at its top.
 
     Raises:
         FileUnexpected: a link or a special file.
@@ -59,12 +61,11 @@ def list_folder(folder: Path) -> list[str]:
         FileMissing: no bundle.json.
     """
     names: list[str] = []
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in os.walk(folder, onerror=_raise):
         if Path(parent) == folder:
             folders[:] = [name for name in folders if name != SIGNATURES and not name.startswith(".git")]
             files = [name for name in files if not name.startswith(".git")]
-        for name in (*folders, *files):
-            path = Path(parent, name)
+        for path in (Path(parent, name) for name in (*folders, *files)):
             if path.is_symlink() or not (path.is_dir() or path.is_file()):
                 raise FileUnexpected(
                     f"{path} is a link or a special file; a bundle holds plain files only",
@@ -82,27 +83,29 @@ def pack_folder(folder: Path, out: BinaryIO, keys: Sequence[PrivateKey] = (), pr
 
     Args:
         folder: holds bundle.json and every file that it names.
-        out: the archive; written once from front to back.
+        out: the archive; written once from front to back, and worth nothing when this raises.
         progress: gets every file's bytes twice, when hashed and when written.
 
     Raises:
-        ManifestInvalid, FileMissing, FileUnexpected, NameInvalid, LimitExceeded: what must change first.
+        JsonInvalid, ManifestInvalid, FileMissing, FileUnexpected, NameInvalid, LimitExceeded: what must change first.
+        SizeMismatch, DigestMismatch: a file changed meanwhile.
     """
+    names = list_folder(folder)
+    manifest = parse_manifest((folder / MANIFEST).read_bytes())
+    check_files(manifest, {name: (folder / name).stat().st_size for name in names})
     resources = []
-    for name in list_folder(folder):
-        with (folder / name).open("rb") as file:
+    for name in names:
+        with (folder / name).open("rb", buffering=0) as file:
             digest, size = hash_file(file, progress)
         resources.append(Resource(name, digest, size, media_type(name)))
-    manifest = parse_manifest((folder / MANIFEST).read_bytes())
     statement = Statement.of(manifest.name, resources)
-    _check_files(manifest, statement)
     payload = statement.render()
     signatures = _sign({}, payload, keys)
-    _write(out, signatures, statement, lambda resource: _file_chunks(folder / resource.name, progress))
+    _write(out, signatures, statement, lambda resource: _file_chunks(folder / resource.name), progress)
     return Contents(manifest, statement, payload, signatures)
 
 
-def read_seal(stream: BinaryIO, progress: Progress = _silent) -> Contents:
+def read_seal(stream: Readable, progress: Progress = _silent) -> Contents:
     """Hash an archive's members and read what it says of itself; trusts nobody, so decides nothing.
 
     Raises:
@@ -110,76 +113,71 @@ def read_seal(stream: BinaryIO, progress: Progress = _silent) -> Contents:
     """
     reader = SealReader(stream)
     signatures = reader.signatures()
-    manifest_bytes, resources = b"", []
-    for name, size, chunks in reader.members():
-        digest, content = _hash_member(name, chunks, progress)
-        resources.append(Resource(name, digest, size, media_type(name)))
-        manifest_bytes = manifest_bytes or content
-    manifest = parse_manifest(manifest_bytes)
+    envelopes = parse_signatures(signatures)
+    content, resources = _hash_members(reader, progress)
+    manifest = parse_manifest(content)
     found = Statement.of(manifest.name, resources)
-    if [resource.name for resource in found.in_transfer_order] != [resource.name for resource in resources]:
-        raise FileUnexpected("the archive's members are not in order: bundle.json, then the others by name")
-    _check_files(manifest, found)
-    payload = _payload(signatures, found)
-    return Contents(manifest, parse_statement(payload), payload, signatures)
+    if found.in_transfer_order != tuple(resources):
+        raise SealInvalid("the archive's members are out of order: bundle.json comes first, then the others by name")
+    check_files(manifest, found.sizes)
+    if not envelopes:
+        return Contents(manifest, found, found.render(), signatures)
+    signed = parse_statement(envelopes[0].payload)
+    _compare(signed, found)
+    return Contents(manifest, signed, envelopes[0].payload, signatures)
 
 
-def sign_seal(source: BinaryIO, out: BinaryIO, keys: Sequence[PrivateKey], progress: Progress = _silent) -> Contents:
+def sign_seal(source: Rereadable, out: BinaryIO, keys: Sequence[PrivateKey], progress: Progress = _silent) -> Contents:
     """Copy an archive with signatures added; earlier signatures stay, the bundle id stays.
 
     Args:
-        source: a seekable archive, signed or not.
-        out: the new archive.
+        source: the archive from its start, signed or not.
+        out: the new archive; worth nothing when this raises.
+        progress: gets every file's bytes twice, when hashed and when written.
+
+    Raises:
+        FormatError, IntegrityError: what `read_seal` finds, or a file that changed meanwhile.
     """
     contents = read_seal(source, progress)
     signatures = _sign(contents.signatures, contents.payload, keys)
     source.seek(0)
     reader = SealReader(source)
     reader.signatures()
-
-    def chunks(resource: Resource) -> Iterator[memoryview]:
-        for chunk in reader.read(resource):
-            progress(len(chunk))
-            yield chunk
-
-    _write(out, signatures, contents.statement, chunks)
+    _write(out, signatures, contents.statement, reader.read, progress)
     return Contents(contents.manifest, contents.statement, contents.payload, signatures)
 
 
-def _hash_member(name: str, chunks: Iterator[memoryview], progress: Progress) -> tuple[Digest, bytes]:
-    sha, content = hashlib.sha256(), bytearray()
-    for chunk in chunks:
-        sha.update(chunk)
-        progress(len(chunk))
+def _raise(error: OSError) -> NoReturn:
+    raise error  # os.walk would leave an unreadable folder out without a word
+
+
+def _hash_members(reader: SealReader, progress: Progress) -> tuple[bytes, list[Resource]]:
+    """The content of bundle.json, and what every member is, in the archive's order."""
+    manifest, resources = b"", []
+    for name, size, chunks in reader.members():
         if name == MANIFEST:
-            content += chunk
-    return Digest(sha.hexdigest()), bytes(content)
+            check_size(size)
+            manifest = b"".join(map(bytes, chunks))
+            chunks = iter((memoryview(manifest),))
+        digest, _ = hash_chunks(chunks, progress)
+        resources.append(Resource(name, digest, size, media_type(name)))
+    if not manifest:
+        raise FileMissing(f"the archive has no {MANIFEST}, or an empty one")
+    return manifest, resources
 
 
-def _payload(signatures: Mapping[str, bytes], found: Statement) -> bytes:
-    """The statement that the signatures hold, which must list the files found; a fresh one when unsigned."""
-    payloads = {Envelope.parse(data, name).payload for name, data in signatures.items()}
-    if not payloads:
-        return found.render()
-    if len(payloads) > 1:
-        raise EnvelopeInvalid("the signature files sign different statements")
-    (payload,) = payloads
-    signed, present = parse_statement(payload).by_name, found.by_name
-    if missing := sorted(signed.keys() - present.keys()):
-        raise FileMissing(f"signed but not in the archive: {missing}")
-    if extra := sorted(present.keys() - signed.keys()):
-        raise FileUnexpected(f"in the archive but not signed: {extra}")
+def _compare(signed: Statement, found: Statement) -> None:
+    """Check that an archive holds the files that its statement lists, byte for byte."""
+    wanted, present = signed.by_name, found.by_name
+    if missing := sorted(wanted.keys() - present.keys()):
+        raise FileMissing(f"signed but not in the archive: {', '.join(missing)}", names=missing)
+    if extra := sorted(present.keys() - wanted.keys()):
+        raise FileUnexpected(f"in the archive but not signed: {', '.join(extra)}", names=extra)
     for name, resource in present.items():
-        if resource.size != signed[name].size:
-            raise SizeMismatch(f"{name!r} has {resource.size} bytes, {signed[name].size} were signed", name=name)
-        if resource.digest != signed[name].digest:
-            raise DigestMismatch(f"{name!r} is not the file that was signed", name=name)
-    return payload
-
-
-def _check_files(manifest: Manifest, statement: Statement) -> None:
-    if missing := sorted(manifest.files - statement.by_name.keys()):
-        raise FileMissing(f"{MANIFEST} names files that are not there: {missing}", hint="add them to the folder")
+        if resource.size != wanted[name].size:
+            raise SizeMismatch(f"{name!r} has {resource.size} bytes, {wanted[name].size} were signed", name=name)
+        if resource.digest != wanted[name].digest:
+            raise DigestMismatch(f"{name!r} has SHA-256 {resource.digest}, {wanted[name].digest} was signed", name=name)
 
 
 def _sign(present: Mapping[str, bytes], payload: bytes, keys: Sequence[PrivateKey]) -> dict[str, bytes]:
@@ -187,26 +185,31 @@ def _sign(present: Mapping[str, bytes], payload: bytes, keys: Sequence[PrivateKe
     for key in keys:
         envelope = Envelope.sign(payload, key)
         signatures[envelope.file_name] = envelope.render()
-    return dict(sorted(signatures.items()))
+    check_signature_limits(signatures)
+    return signatures
 
 
 def _write(
     out: BinaryIO,
     signatures: Mapping[str, bytes],
     statement: Statement,
-    chunks: Callable[[Resource], Iterator[memoryview]],
+    read: Callable[[Resource], Iterable[memoryview]],
+    progress: Progress,
 ) -> None:
     writer = SealWriter(out)
-    for name, data in signatures.items():
-        writer.add(name, len(data), iter((memoryview(data),)))
+    for name, data in sorted(signatures.items()):
+        writer.add(name, len(data), (memoryview(data),))
     for resource in statement.in_transfer_order:
-        writer.add(resource.name, resource.size, chunks(resource))
+        writer.add(resource.name, resource.size, _counted(resource.check(read(resource)), progress))
     writer.close()
 
 
-def _file_chunks(path: Path, progress: Progress) -> Iterator[memoryview]:
-    buffer = memoryview(bytearray(CHUNK))
+def _counted(chunks: Iterable[memoryview], progress: Progress) -> Iterator[memoryview]:
+    for chunk in chunks:
+        progress(len(chunk))
+        yield chunk
+
+
+def _file_chunks(path: Path) -> Iterator[memoryview]:
     with path.open("rb", buffering=0) as file:
-        while got := file.readinto(buffer):
-            progress(got)
-            yield buffer[:got]
+        yield from read_chunks(file)

@@ -4,10 +4,11 @@ Every header is rendered again from its name and size and compared byte for byte
 exists: no links, folders, modes, owners, times, extensions or hidden fields. Nothing is ever extracted by name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO
 
-from sandseal_signing.digest import CHUNK
+from sandseal_signing.digest import CHUNK, Readable
+from sandseal_signing.envelope import MAX_SIGNATURE_BYTES, MAX_SIGNATURES
 from sandseal_signing.errors import (
     FileMissing,
     FileUnexpected,
@@ -20,8 +21,6 @@ from sandseal_signing.names import SIGNATURES, split_ustar
 from sandseal_signing.statement import Resource
 
 BLOCK = 512
-MAX_SIGNATURES = 16
-MAX_SIGNATURE_BYTES = 32 << 20
 
 _OCTAL_LIMIT = 8**11
 _ZERO_BLOCK = bytes(BLOCK)
@@ -53,16 +52,15 @@ def render_header(name: str, size: int) -> bytes:
     return header[:148] + b"%06o\0 " % sum(header) + header[156:]
 
 
-def _parse_header(block: bytes) -> tuple[str, int]:
+def _parse_header(block: bytes) -> tuple[str, int] | None:
+    """The member's name and size in bytes; None if the block is not what `render_header` makes of them."""
     try:
-        prefix, base = (field.rstrip(b"\0").decode("ascii") for field in (block[345:500], block[:100]))
+        prefix, base = (field.partition(b"\0")[0].decode("ascii") for field in (block[345:500], block[:100]))
         size = int.from_bytes(block[125:136], "big") if block[124] == 0x80 else int(block[124:135], 8)
         name = f"{prefix}/{base}" if prefix else base
-        if render_header(name, size) == block:
-            return name, size
+        return (name, size) if render_header(name, size) == block else None
     except ValueError:
-        pass
-    raise SealInvalid("an archive header is not in the one form that a .seal file has")
+        return None
 
 
 class SealWriter:
@@ -75,7 +73,7 @@ class SealWriter:
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
 
-    def add(self, name: str, size: int, chunks: Iterator[memoryview]) -> None:
+    def add(self, name: str, size: int, chunks: Iterable[memoryview]) -> None:
         """Write one member.
 
         Raises:
@@ -99,12 +97,14 @@ class SealReader:
     """Reads a .seal stream once: signatures, then each resource when it is asked for, in transfer order.
 
     Args:
-        stream: anything with a blocking `readinto`, or `read`, of bytes.
+        stream: the archive from its first byte; left open.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: Readable) -> None:
         self._stream = stream
+        self._at = 0
         self._next: tuple[str, int] | None = None
+        self._ended = False
         self._buffer = memoryview(bytearray(CHUNK))
 
     def signatures(self) -> Mapping[str, bytes]:
@@ -112,19 +112,20 @@ class SealReader:
 
         Raises:
             SealInvalid, SealTruncated: not a .seal file, or only the beginning of one.
+            FileUnexpected: signature files out of order, or one twice.
             LimitExceeded: more than 16 signatures or 32 MiB.
         """
         found: dict[str, bytes] = {}
-        total = 0
-        while (member := self._header()) is not None and member[0].startswith(f"{SIGNATURES}/"):
+        last, total = "", 0
+        while (member := self._peek()) is not None and member[0].startswith(f"{SIGNATURES}/"):
             name, size = member
             total += size
             if len(found) == MAX_SIGNATURES or total > MAX_SIGNATURE_BYTES:
                 raise LimitExceeded(f"more than {MAX_SIGNATURES} signatures or {MAX_SIGNATURE_BYTES} bytes of them")
-            if name in found:
-                raise FileUnexpected(f"{name!r} stands twice in the archive", name=name)
+            if name <= last:
+                raise FileUnexpected(f"{name!r} stands after {last!r}; signature files come once each, by name")
             found[name] = b"".join(bytes(chunk) for chunk in self._content(name, size))
-        self._next = member
+            last = name
         return found
 
     def read(self, resource: Resource) -> Iterator[memoryview]:
@@ -134,8 +135,7 @@ class SealReader:
             FileMissing, FileUnexpected, SizeMismatch: another member stands here.
             SealTruncated: the stream ends inside it.
         """
-        member = self._next if self._next is not None else self._header()
-        self._next = None
+        member = self._peek()
         if member is None:
             raise FileMissing(f"{resource.name!r} is signed but not in the archive", name=resource.name)
         name, size = member
@@ -149,10 +149,8 @@ class SealReader:
 
     def members(self) -> Iterator[tuple[str, int, Iterator[memoryview]]]:
         """What is left as (name, size, content), for archives that nobody has signed yet."""
-        member, self._next = self._next, None
-        while member is not None or (member := self._header()) is not None:
+        while (member := self._peek()) is not None:
             yield *member, self._content(*member)
-            member = None
 
     def finish(self) -> None:
         """Check that the archive ends here.
@@ -160,41 +158,52 @@ class SealReader:
         Raises:
             FileUnexpected: another member or bytes follow.
         """
-        if (member := self._next or self._header()) is not None:
+        if (member := self._peek()) is not None:
             raise FileUnexpected(f"the archive has {member[0]!r}, which nobody signed", name=member[0])
 
-    def _header(self) -> tuple[str, int] | None:
+    def _peek(self) -> tuple[str, int] | None:
         """The next member's name and size; None at the end of the archive, after which nothing may come."""
-        block = self._exactly(BLOCK)
+        if self._next is None and not self._ended:
+            self._next = self._header()
+            self._ended = self._next is None
+        return self._next
+
+    def _header(self) -> tuple[str, int] | None:
+        at, block = self._at, self._exactly(BLOCK)
         if block != _ZERO_BLOCK:
-            return _parse_header(block)
+            if member := _parse_header(block):
+                return member
+            raise SealInvalid(f"the archive header at byte {at} is not in the one form that a .seal file has", at=at)
         if self._exactly(BLOCK) != _ZERO_BLOCK:
-            raise SealInvalid("a single zero block inside the archive")
-        if self._stream.read(1):
-            raise FileUnexpected("bytes follow the end of the archive")
+            raise SealInvalid(f"a single zero block at byte {at}, where the archive ends with two", at=at)
+        if self._fill(memoryview(bytearray(1))):
+            raise FileUnexpected(f"bytes follow the end of the archive at byte {at + 2 * BLOCK}", at=at + 2 * BLOCK)
         return None
 
     def _content(self, name: str, size: int) -> Iterator[memoryview]:
+        """The content of the member whose header was read last; to be taken to its end."""
+        self._next = None
         left = size
         while left:
             view = self._buffer[: min(left, CHUNK)]
             got = self._fill(view)
             if got < len(view):
-                raise SealTruncated(f"the stream ends {left - got} bytes before the end of {name!r}", name=name)
+                raise SealTruncated(f"the stream ends {left - got} bytes before the end of {name!r}", at=self._at)
             left -= got
             yield view
         if any(self._exactly(-size % BLOCK)):
-            raise SealInvalid(f"the padding after {name!r} is not zero")
+            raise SealInvalid(f"the padding after {name!r} is not zero", name=name)
 
     def _exactly(self, count: int) -> bytes:
         data = bytearray(count)
         if self._fill(memoryview(data)) < count:
-            raise SealTruncated("the stream ends before the end of the archive")
+            raise SealTruncated(f"the stream ends after {self._at} bytes, before the end of the archive", at=self._at)
         return bytes(data)
 
     def _fill(self, view: memoryview) -> int:
         """Read until `view` is full or the stream ends; the bytes read."""
         got = 0
-        while got < len(view) and (count := self._stream.readinto(view[got:])):  # type: ignore[attr-defined]
+        while got < len(view) and (count := self._stream.readinto(view[got:])):
             got += count
+        self._at += got
         return got

@@ -1,12 +1,13 @@
 """What a signature says: an in-toto Statement that lists every file by name, size and SHA-256 (OMS v1.0)."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
-from sandseal_signing.digest import Digest
-from sandseal_signing.errors import LimitExceeded, SigningError, StatementInvalid
+from sandseal_signing.digest import Digest, is_hex_digest
+from sandseal_signing.errors import DigestMismatch, LimitExceeded, SizeMismatch, StatementInvalid
 from sandseal_signing.names import MANIFEST, SIGNATURES, check_names
 from sandseal_signing.schema import Node, canonical_json, parse_json
 
@@ -16,6 +17,12 @@ MAX_BYTES = 4 << 20
 MAX_RESOURCES = 4096
 IGNORED = (".git", ".gitattributes", ".github", ".gitignore", "model.sig", SIGNATURES)
 
+_SERIALIZATION: dict[str, Any] = {
+    "method": "files",
+    "hash_type": "sha256",
+    "allow_symlinks": False,
+    "ignore_paths": list(IGNORED),
+}
 _MEDIA_TYPES = {
     ".json": "application/json",
     ".md": "text/markdown",
@@ -27,7 +34,7 @@ _MEDIA_TYPES = {
 
 def media_type(name: str) -> str:
     """The media type that a file's ending stands for."""
-    return _MEDIA_TYPES.get(name[name.rfind(".") :], "application/octet-stream")
+    return _MEDIA_TYPES.get(PurePosixPath(name).suffix, "application/octet-stream")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,28 @@ class Resource:
     digest: Digest
     size: int
     media_type: str
+
+    def check(self, chunks: Iterable[memoryview]) -> Iterator[memoryview]:
+        """Pass on this file's content while hashing it; after the last chunk comes the comparison.
+
+        Raises:
+            SizeMismatch: more or fewer bytes than were signed; reading stops at the first chunk too many.
+            DigestMismatch: other bytes than were signed.
+        """
+        sha, size = hashlib.sha256(), 0
+        for chunk in chunks:
+            size += len(chunk)
+            if size > self.size:
+                break
+            sha.update(chunk)
+            yield chunk
+        if size != self.size:
+            count = f"more than {self.size}" if size > self.size else f"only {size}"
+            raise SizeMismatch(f"{self.name!r} has {count} bytes, {self.size} were signed", name=self.name)
+        if sha.hexdigest() != self.digest.hex:
+            raise DigestMismatch(
+                f"{self.name!r} has SHA-256 {sha.hexdigest()}, {self.digest} was signed", name=self.name
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +104,11 @@ class Statement:
         return {resource.name: resource for resource in self.resources}
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """The files' sizes in bytes by name."""
+        return {resource.name: resource.size for resource in self.resources}
+
+    @property
     def in_transfer_order(self) -> tuple[Resource, ...]:
         """The order of every wire form: bundle.json first, then the others in code-point order."""
         return (self.by_name[MANIFEST], *(r for r in self.resources if r.name != MANIFEST))
@@ -102,60 +136,52 @@ class Statement:
         )
 
 
-_SERIALIZATION = {
-    "method": "files",
-    "hash_type": "sha256",
-    "allow_symlinks": False,
-    "ignore_paths": list(IGNORED),
-}
-
-
 def parse_statement(payload: bytes) -> Statement:
-    """Read a payload whose signature was verified.
+    """Read a payload whose signature was verified; the order of its resources carries no meaning.
 
     Raises:
         LimitExceeded: over 4 MiB or 4,096 resources.
         JsonInvalid, StatementInvalid, NameInvalid: the place and the rule.
     """
     if len(payload) > MAX_BYTES:
-        raise LimitExceeded(f"the statement has {len(payload)} bytes, over {MAX_BYTES}")
+        raise LimitExceeded(f"the statement has {len(payload)} bytes, over {MAX_BYTES}", size=len(payload))
     root = Node(parse_json(payload, "statement"), "statement", StatementInvalid)
     for name, wanted in (("_type", STATEMENT_TYPE), ("predicateType", PREDICATE_TYPE)):
-        if root.take(name) != wanted:
-            root.fail(name, f"must be {wanted!r}")
-    subject, predicate = root.children("subject"), root.child("predicate")
+        root.text(name, valid=wanted.__eq__, rule=repr(wanted))
+    subjects, predicate = root.children("subject"), root.child("predicate")
     root.close()
-    if len(subject) != 1:
-        root.fail("subject", "must hold exactly one subject")
+    if len(subjects) != 1:
+        root.fail("subject", f"must hold exactly one subject, not {len(subjects)}")
     _check_serialization(predicate.child("serialization"))
     resources = [_resource(node) for node in predicate.children("resources")]
     predicate.close()
-    return Statement.of(subject[0].text("name"), resources)
+    return Statement.of(_subject(subjects[0]), resources)
+
+
+def _subject(node: Node) -> str:
+    """The subject's name; its digest leaves out the files' names, so nothing is derived from it."""
+    name: str = node.text("name")
+    node.child("digest")
+    node.close()
+    return name
 
 
 def _check_serialization(node: Node) -> None:
-    ignored = node.take("ignore_paths", [])
-    if not isinstance(ignored, list) or not set(map(str, ignored)) <= set(IGNORED):
-        node.fail("ignore_paths", f"may only name {', '.join(IGNORED)}")
-    found: dict[str, Any] = {name: node.take(name) for name in ("method", "hash_type", "allow_symlinks")}
-    if any(found[name] != _SERIALIZATION[name] for name in found):
-        node.fail("", "must be method files, hash_type sha256, allow_symlinks false")
+    node.texts("ignore_paths", (), valid=IGNORED.__contains__, rule=f"some of {', '.join(IGNORED)}")
+    for name in ("method", "hash_type", "allow_symlinks"):
+        wanted, found = _SERIALIZATION[name], node.take(name)
+        if type(found) is not type(wanted) or found != wanted:  # in Python, 0 == False
+            node.fail(name, f"must be {canonical_json(wanted).decode()}")
     node.close()
 
 
 def _resource(node: Node) -> Resource:
-    if node.take("algorithm") != "sha256":
-        node.fail("algorithm", "must be 'sha256'")
-    text = node.text("digest")
-    try:
-        digest = Digest(text)
-    except SigningError as error:
-        node.fail("digest", error.message)
+    node.text("algorithm", valid="sha256".__eq__, rule="'sha256'")
     resource = Resource(
         name=node.text("name"),
-        digest=digest,
+        digest=Digest(node.text("digest", valid=is_hex_digest, rule="64 lower-case hex digits")),
         size=node.integer("size"),
-        media_type=node.text("mediaType", valid=lambda value: len(value) <= 255),
+        media_type=node.text("mediaType", valid=lambda text: 0 < len(text) <= 255, rule="1 to 255 characters"),
     )
     node.close()
     return resource

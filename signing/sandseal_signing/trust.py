@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from typing import Any
 
+from sandseal_signing.digest import is_hex_digest
 from sandseal_signing.errors import KeyInvalid, PolicyInvalid
 from sandseal_signing.keys import PublicKey
 from sandseal_signing.manifest import IMPORTS, MAX_MEMORY_MIB, MAX_TIME_MS
@@ -14,8 +16,10 @@ from sandseal_signing.schema import Node
 
 SCHEMA = "sandseal.trust/1"
 
+MAX_BYTES = 1 << 20
+
 _PATTERN = re.compile(r"[a-z0-9*][a-z0-9._*-]{0,127}\Z")
-_HEX = re.compile(r"[0-9a-f]{64}\Z")
+_KEY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +101,8 @@ class TrustPolicy:
         Raises:
             PolicyInvalid: the message names the place; nothing of the text takes effect.
         """
-        try:
-            root = Node(tomllib.loads(text), "", PolicyInvalid)
-        except tomllib.TOMLDecodeError as error:
-            raise PolicyInvalid(f"the trust file is not TOML: {error}") from None
-        if root.take("schema") != SCHEMA:
-            root.fail("schema", f"must be {SCHEMA!r}")
+        root = Node(_parse_toml(text), "", PolicyInvalid)
+        root.text("schema", valid=SCHEMA.__eq__, rule=repr(SCHEMA))
         keys = _keys(root.child("keys"), read_key)
         policy = cls(
             serial=root.integer("serial", low=1),
@@ -127,10 +127,25 @@ class TrustPolicy:
         """The distinct holders of the named keys; thresholds count these, not keys."""
         return frozenset(self.keys[name].holder for name in names)
 
+    def revokes(self, key: TrustedKey) -> bool:
+        """Whether signatures by `key` count no more, whatever a rule says."""
+        return key.public.fingerprint in self.revoked.keys
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    if len(text) > MAX_BYTES:
+        raise PolicyInvalid(f"the trust file has {len(text)} characters, over {MAX_BYTES}")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also an integer of too many digits
+        raise PolicyInvalid(f"the trust file is not TOML: {error}") from None
+
 
 def _keys(node: Node, read_key: Callable[[str], str]) -> dict[str, TrustedKey]:
     keys: dict[str, TrustedKey] = {}
     for name in node.rest():
+        if not _KEY_NAME.match(name):
+            node.fail(name, "must be named with 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
         key = _key(name, node.child(name), read_key)
         twin = next((other.name for other in keys.values() if other.public == key.public), None)
         if twin:
@@ -140,31 +155,49 @@ def _keys(node: Node, read_key: Callable[[str], str]) -> dict[str, TrustedKey]:
 
 
 def _key(name: str, node: Node, read_key: Callable[[str], str]) -> TrustedKey:
-    source = node.text("public")
-    inline = source.startswith(("ed25519:", "-----BEGIN"))
-    try:
-        public = PublicKey.parse(source if inline else read_key(source))
-    except KeyInvalid as error:
-        node.fail("public", error.message)
-    except OSError as error:
-        node.fail("public", f"cannot read {source!r}: {error.strerror}")
-    not_after = node.take("not_after", None)
-    if not (not_after is None or (isinstance(not_after, datetime) and not_after.tzinfo)):
-        node.fail("not_after", "must be a date and time with zone, such as 2027-12-31T00:00:00Z")
-    key = TrustedKey(name, node.text("holder"), public, not_after.astimezone(UTC) if not_after else None)
+    key = TrustedKey(
+        name=name,
+        holder=node.text("holder", valid=lambda text: text.isprintable() and bool(text), rule="printable text"),
+        public=_public(node, node.text("public"), read_key),
+        not_after=_time(node, "not_after"),
+    )
     node.close()
     return key
+
+
+def _public(node: Node, source: str, read_key: Callable[[str], str]) -> PublicKey:
+    """The key written inline or as PEM, else the one in the file named."""
+    try:
+        return PublicKey.parse(source if source.startswith(("ed25519:", "-----BEGIN")) else read_key(source))
+    except KeyInvalid as error:
+        node.fail("public", error.message)
+    except (OSError, ValueError) as error:  # unreadable, or not text
+        node.fail("public", f"cannot read {source!r}: {error}")
+
+
+def _time(node: Node, name: str) -> datetime | None:
+    moment = node.take(name, None)
+    if moment is None:  # TOML has no null
+        return None
+    if not (isinstance(moment, datetime) and moment.tzinfo):
+        node.fail(name, "must be a date and time with zone, such as 2027-12-31T00:00:00Z")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        node.fail(name, f"{moment} is not a time that exists in UTC")
 
 
 def _rule(node: Node, keys: Mapping[str, TrustedKey]) -> Rule:
     limits = node.child("max_limits", None)
     rule = Rule(
-        models=node.texts("models", valid=lambda text: _PATTERN.match(text) is not None),
+        models=node.texts(
+            "models", valid=_PATTERN.match, rule="model names, in which '*' stands for any text", least=1
+        ),
         keys=_known(node, keys),
         threshold=node.integer("threshold", 1, low=1),
         max_limits=_max_limits(limits) if limits else MaxLimits(),
-        imports=node.texts("imports", (), valid=IMPORTS.__contains__),
-        domains=node.texts("domains", ("",), valid=lambda text: len(text) <= 255),
+        imports=node.texts("imports", (), valid=IMPORTS.__contains__, rule=f"some of {', '.join(IMPORTS)}"),
+        domains=node.texts("domains", ("",), valid=lambda text: len(text) <= 255, rule="ONNX operator domains"),
     )
     node.close()
     _check_threshold(node, rule.threshold, rule.keys, keys)
@@ -192,7 +225,7 @@ def _root(node: Node | None, keys: Mapping[str, TrustedKey]) -> Root | None:
 
 
 def _known(node: Node, keys: Mapping[str, TrustedKey]) -> tuple[str, ...]:
-    names: tuple[str, ...] = node.texts("keys")
+    names: tuple[str, ...] = node.texts("keys", rule="names under [keys]", least=1)
     for name in names:
         if name not in keys:
             node.fail("keys", f"{name!r} is not enrolled under [keys]")
@@ -202,17 +235,15 @@ def _known(node: Node, keys: Mapping[str, TrustedKey]) -> tuple[str, ...]:
 def _check_threshold(node: Node, threshold: int, names: tuple[str, ...], keys: Mapping[str, TrustedKey]) -> None:
     holders = len({keys[name].holder for name in names})
     if threshold > holders:
-        node.fail("threshold", f"{threshold} can never be met by {holders} distinct holders")
+        node.fail("threshold", f"{threshold} can never be met: the keys have {holders} distinct holders")
 
 
 def _revoked(node: Node | None) -> Revoked:
     if node is None:
         return Revoked()
-    revoked = Revoked(
-        *(
-            frozenset(node.texts(name, (), valid=lambda text: _HEX.match(text) is not None))
-            for name in ("keys", "bundles", "blobs")
-        )
-    )
+    hex_digests = [
+        node.texts(name, (), valid=is_hex_digest, rule="digests of 64 lower-case hex digits")
+        for name in ("keys", "bundles", "blobs")
+    ]
     node.close()
-    return revoked
+    return Revoked(*map(frozenset, hex_digests))

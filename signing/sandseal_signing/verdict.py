@@ -4,9 +4,10 @@ Upload, load, `sandseal verify` and `sandseal trust explain` all print the same 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import PolicyRefused
@@ -51,19 +52,20 @@ class Verdict:
     threshold: int
     reasons: tuple[Reason, ...]
 
+    def as_data(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return asdict(self)
+
     def require(self) -> "Verdict":
         """Return this verdict if it accepts.
 
         Raises:
-            PolicyRefused: with every reason that does not hold.
+            PolicyRefused: with every reason that does not hold, and the whole verdict as data.
         """
         if self.state is State.ACCEPTED:
             return self
-        against = [reason for reason in self.reasons if not reason.holds]
-        raise PolicyRefused(
-            f"the trust policy says {self.state}: " + "; ".join(reason.detail for reason in against),
-            reasons=[{"check": reason.check, "detail": reason.detail} for reason in against],
-        )
+        against = "; ".join(reason.detail for reason in self.reasons if not reason.holds)
+        raise PolicyRefused(f"by the trust policy the bundle is {self.state}: {against}", verdict=self.as_data())
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Moment:
     """When and after what a verdict is asked for.
 
     Args:
-        now: the time that expiry is judged at.
+        now: the time that expiry is judged at, with zone.
         newest: the highest version accepted under this name so far; None at a load, where any accepted one may run.
         accepted_at: when the bundle was accepted, at a load; a key that expired since then still counts.
     """
@@ -84,6 +86,11 @@ class Moment:
     def current(cls, newest: int | None = None, accepted_at: datetime | None = None) -> "Moment":
         """The present moment by this machine's clock."""
         return cls(datetime.now(UTC), newest, accepted_at)
+
+    @property
+    def of_signing(self) -> datetime:
+        """The time that a key's `not_after` is judged at."""
+        return self.accepted_at or self.now
 
 
 def judge(
@@ -99,64 +106,44 @@ def judge(
     Args:
         signers: the enrolled keys whose signatures verified.
     """
-    reasons = list(_general(bundle_id, statement, manifest, policy, moment))
+    reasons = [*_revoked(bundle_id, statement, policy), *_in_time(manifest, moment)]
     found = policy.rule_for(manifest.name)
     if found is None:
         reasons.append(Reason("rule", False, f"no rule covers the name {manifest.name!r}"))
         return Verdict(State.REFUSED, None, (), 0, tuple(reasons))
     number, rule = found
     reasons.append(Reason("rule", True, f"rule {number} covers the name {manifest.name!r}"))
-    good = [key for key in signers if key.name in rule.keys and _usable(key, policy, moment)]
-    holders = tuple(sorted({key.holder for key in good}))
-    reasons += _signers(signers, rule, policy, moment)
-    reasons += _grants(statement, manifest, rule)
-    enough = len(holders) >= rule.threshold
-    counted = f"{len(holders)} of {rule.threshold} holders signed ({', '.join(holders) or 'none'})"
-    reasons.append(Reason("threshold", enough, counted))
-    against = {reason.check for reason in reasons if not reason.holds}
-    if against - {"threshold", "signer"} or not holders:
+    reasons += _granted(statement, manifest, rule)
+    refused = any(not reason.holds for reason in reasons)
+    signed = [_signer(key, rule, policy, moment) for key in signers]
+    holders = sorted({key.holder for key, reason in zip(signers, signed, strict=True) if reason.holds})
+    reasons += [*signed, _threshold(holders, rule, policy)]
+    if refused or not holders:
         state = State.REFUSED
     else:
-        state = State.ACCEPTED if enough else State.PENDING
-    return Verdict(state, number, holders, rule.threshold, tuple(reasons))
+        state = State.ACCEPTED if len(holders) >= rule.threshold else State.PENDING
+    return Verdict(state, number, tuple(holders), rule.threshold, tuple(reasons))
 
 
-def _usable(key: TrustedKey, policy: TrustPolicy, moment: Moment) -> bool:
-    expired = key.not_after is not None and key.not_after <= (moment.accepted_at or moment.now)
-    return not expired and key.public.fingerprint not in policy.revoked.keys
-
-
-def _signers(signers: Sequence[TrustedKey], rule: Rule, policy: TrustPolicy, moment: Moment) -> Iterator[Reason]:
-    for key in signers:
-        if key.public.fingerprint in policy.revoked.keys:
-            yield Reason("signer", False, f"key {key.name!r} is revoked")
-        elif not _usable(key, policy, moment):
-            yield Reason("signer", False, f"key {key.name!r} expired at {key.not_after}")
-        elif key.name not in rule.keys:
-            yield Reason("signer", False, f"key {key.name!r} of {key.holder} may not sign under this rule")
-        else:
-            yield Reason("signer", True, f"key {key.name!r} of {key.holder} signed")
-
-
-def _general(
-    bundle_id: Digest, statement: Statement, manifest: Manifest, policy: TrustPolicy, moment: Moment
-) -> Iterator[Reason]:
-    """What holds or not whichever rule decides: revocation, validity, version."""
+def _revoked(bundle_id: Digest, statement: Statement, policy: TrustPolicy) -> Iterator[Reason]:
     if bundle_id.hex in policy.revoked.bundles:
         yield Reason("revoked", False, f"bundle {bundle_id} is revoked")
     for resource in statement.resources:
         if resource.digest.hex in policy.revoked.blobs:
             yield Reason("revoked", False, f"file {resource.name!r} ({resource.digest}) is revoked")
+
+
+def _in_time(manifest: Manifest, moment: Moment) -> Iterator[Reason]:
     if manifest.not_before and moment.now < manifest.not_before:
-        yield Reason("validity", False, f"the bundle is valid from {manifest.not_before} only")
+        yield Reason("validity", False, f"the bundle is valid only from {_utc(manifest.not_before)}")
     if manifest.expires and moment.now >= manifest.expires:
-        yield Reason("validity", False, f"the bundle expired at {manifest.expires}")
+        yield Reason("validity", False, f"the bundle expired at {_utc(manifest.expires)}")
     if moment.newest is not None and manifest.version <= moment.newest:
         yield Reason("version", False, f"version {manifest.version} is not above {moment.newest}, accepted before")
 
 
-def _grants(statement: Statement, manifest: Manifest, rule: Rule) -> Iterator[Reason]:
-    """What the bundle asks for against what the rule lets it have."""
+def _granted(statement: Statement, manifest: Manifest, rule: Rule) -> Iterator[Reason]:
+    """What the bundle asks for beyond what the rule lets it have."""
     most, total = rule.max_limits, sum(resource.size for resource in statement.resources)
     if total > most.total_mib * _MIB:
         yield Reason("limits", False, f"the files have {total} bytes, the rule allows {most.total_mib} MiB")
@@ -166,8 +153,31 @@ def _grants(statement: Statement, manifest: Manifest, rule: Rule) -> Iterator[Re
             ("ms of time", stage.limits.time_ms, most.time_ms),
         ):
             if asked > allowed:
-                yield Reason("limits", False, f"{stage.plugin} asks for {asked} {what}, the rule allows {allowed}")
-        if over := set(stage.imports) - set(rule.imports):
-            yield Reason("imports", False, f"{stage.plugin} asks for {sorted(over)}, which the rule does not grant")
-    if over := set(manifest.model.domains) - set(rule.domains):
-        yield Reason("domains", False, f"the model uses domains {sorted(over)}, which the rule does not grant")
+                yield Reason("limits", False, f"{stage.plugin!r} asks for {asked} {what}, the rule allows {allowed}")
+        if over := sorted(set(stage.imports) - set(rule.imports)):
+            yield Reason("imports", False, f"{stage.plugin!r} asks for {over}, which the rule does not grant")
+    if over := sorted(set(manifest.model.domains) - set(rule.domains)):
+        yield Reason("domains", False, f"the model uses operator domains {over}, which the rule does not grant")
+
+
+def _signer(key: TrustedKey, rule: Rule, policy: TrustPolicy, moment: Moment) -> Reason:
+    if policy.revokes(key):
+        return Reason("signer", False, f"key {key.name!r} of {key.holder} is revoked")
+    if key.not_after and key.not_after <= moment.of_signing:
+        return Reason("signer", False, f"key {key.name!r} of {key.holder} expired at {_utc(key.not_after)}")
+    if key.name not in rule.keys:
+        return Reason("signer", False, f"key {key.name!r} of {key.holder} may not sign under this rule")
+    return Reason("signer", True, f"key {key.name!r} of {key.holder} signed")
+
+
+def _threshold(holders: Sequence[str], rule: Rule, policy: TrustPolicy) -> Reason:
+    count = f"{len(holders)} of {rule.threshold} holders signed ({', '.join(holders) or 'none'})"
+    if len(holders) >= rule.threshold:
+        return Reason("threshold", True, count)
+    able = policy.holders(name for name in rule.keys if not policy.revokes(policy.keys[name]))
+    others = ", ".join(sorted(able - set(holders))) or "nobody whose key is not revoked"
+    return Reason("threshold", False, f"{count}; {rule.threshold - len(holders)} more must sign, out of: {others}")
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import orjson
 from numpy.typing import NDArray
-from sandseal_signing.manifest import DataType, TensorSpec
 
 from sandseal_host.api.settings import NonFinite
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import KINDS, Tensor, pack_bytes, unpack_bytes
+from sandseal_signing.manifest import DataType, TensorSpec
 
 _NESTED = {list}
 _LITERALS = {"nan": b"NaN", "inf": b"Infinity", "-inf": b"-Infinity"}
@@ -33,8 +33,8 @@ _WORDS: dict[type, str] = {
     dict: "an object",
 }
 _ACCEPTED: dict[DataType, set[type]] = {
-    **dict.fromkeys(DataType, {int}),
-    **dict.fromkeys(_FLOATS, {int, float}),
+    **{dtype: {int} for dtype in DataType},
+    **{dtype: {int, float} for dtype in _FLOATS},
     DataType.BOOL: {bool},
     DataType.BYTES: {str},
 }

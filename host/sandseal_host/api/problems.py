@@ -7,17 +7,16 @@ read `error`. Validation is always 400, so that no client has to know 422.
 import json
 import math
 import uuid
-from functools import cache
 from typing import Any
 
 import orjson
-from sandseal_signing import errors as signing
-from sandseal_signing.errors import SandsealError
 
 from sandseal_host import errors as host
 from sandseal_host.api import errors as http
 from sandseal_host.api.answer import JSON_TYPE, Answer, Headers
 from sandseal_host.observe.logs import get_logger
+from sandseal_signing import errors as signing
+from sandseal_signing.errors import SandsealError
 
 STATUS: dict[type[SandsealError], int] = {
     # The caller must change the request.
@@ -78,7 +77,6 @@ STATUS: dict[type[SandsealError], int] = {
 }
 
 
-@cache
 def status_of(kind: type[SandsealError]) -> int:
     """The status of an error class; of its nearest listed ancestor when a room has made a class of its own."""
     return next((STATUS[base] for base in kind.__mro__ if base in STATUS), 500)

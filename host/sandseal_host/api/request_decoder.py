@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import numpy as np
-from sandseal_signing.manifest import DataType, Manifest, TensorSpec
-
+from sandseal_host.api.binary_tensor import Tail, binary_tensor, raw_tensor
 from sandseal_host.api.json_document import JsonObject, load_object
 from sandseal_host.api.json_tensor import tensor_from_json
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
-from sandseal_host.tensors import KINDS, Tensor, check_shape, tensor_from_buffer
+from sandseal_host.tensors import Tensor, check_shape
+from sandseal_signing.manifest import Manifest, TensorSpec
 
 _LARGEST_AXIS = 2**31 - 1
 _NOTHING: Mapping[str, Any] = {}
@@ -42,11 +41,6 @@ class Inference:
     outputs: Mapping[str, bool] | None = None
     binary: bool = False
 
-    @property
-    def rows(self) -> int:
-        """Size of the batch axis; 1 where the model has none."""
-        return self.axes.get("batch", 1)
-
 
 class RequestDecoder:
     """Decodes the requests of one model.
@@ -70,7 +64,7 @@ class RequestDecoder:
         """
         document = load_object(bytes(body[:header_length]))
         parameters = _member(document, "parameters", dict, _NOTHING)
-        tail, axes = _Tail(body, header_length), dict[str, int]()
+        tail, axes = Tail(body, header_length), dict[str, int]()
         tensors = self._tensors(_member(document, "inputs", list), tail, axes)
         tail.close()
         binary = _member(parameters, "binary_data_output", bool, False)
@@ -83,11 +77,11 @@ class RequestDecoder:
             binary=binary,
         )
 
-    def decode_raw(self, body: memoryview) -> Inference:
+    def decode_raw(self, body: memoryview, *, binary: bool = True) -> Inference:
         """Decode a body that is nothing but the model's only input.
 
         The batch axis is 1, one other axis may be free and follows from the length; a BYTES input gets the body as its
-        one element.
+        one element. `binary` says how the outputs are wanted, since such a request has no place to say it.
 
         Raises:
             RequestInvalid: the model or the length does not allow that.
@@ -101,11 +95,11 @@ class RequestDecoder:
             )
         (spec,) = self._inputs.values()
         axes: dict[str, int] = {}
-        tensor = _raw_tensor(spec, body)
+        tensor = raw_tensor(spec, body)
         check_shape(spec, tensor.shape, axes)
-        return Inference((tensor,), axes, binary=True)
+        return Inference((tensor,), axes, binary=binary)
 
-    def _tensors(self, documents: list[Any], tail: "_Tail", axes: dict[str, int]) -> tuple[Tensor, ...]:
+    def _tensors(self, documents: list[Any], tail: "Tail", axes: dict[str, int]) -> tuple[Tensor, ...]:
         found: dict[str, Tensor] = {}
         for document in documents:
             name = _member(document, "name", str)
@@ -122,7 +116,7 @@ class RequestDecoder:
             raise RequestInvalid(f"the request lacks the inputs {missing}", missing=missing)
         return tuple(found[name] for name in self._inputs)
 
-    def _tensor(self, spec: TensorSpec, document: JsonObject, tail: "_Tail", axes: dict[str, int]) -> Tensor:
+    def _tensor(self, spec: TensorSpec, document: JsonObject, tail: "Tail", axes: dict[str, int]) -> Tensor:
         dtype = _member(document, "datatype", str)
         if dtype != spec.dtype:
             raise RequestInvalid(
@@ -133,9 +127,7 @@ class RequestDecoder:
         check_shape(spec, shape, axes)
         parameters = _member(document, "parameters", dict, _NOTHING)
         if "shared_memory_region" in parameters:
-            raise UnsupportedRequest(
-                "this host shares no memory with its clients", hint="send the tensor in the body"
-            )
+            raise UnsupportedRequest("this host shares no memory with its clients", hint="send the tensor in the body")
         size = _member(parameters, "binary_data_size", int, None)
         if (size is None) is ("data" not in document):
             raise RequestInvalid(
@@ -143,7 +135,7 @@ class RequestDecoder:
             )
         if size is None:
             return tensor_from_json(spec, shape, document["data"])
-        return _binary_tensor(spec, shape, tail.take(spec.name, size))
+        return binary_tensor(spec, shape, tail.take(spec.name, size))
 
     def _shape(self, spec: TensorSpec, shape: list[Any]) -> tuple[int, ...]:
         """The shape, safe to multiply out and to hand to NumPy."""
@@ -151,7 +143,7 @@ class RequestDecoder:
             raise RequestInvalid(
                 f"input {spec.name!r}: a shape is a list of integers from 0 to {_LARGEST_AXIS}", tensor=spec.name
             )
-        if prod(size or 1 for size in shape) > self._max_elements:
+        if prod([size or 1 for size in shape]) > self._max_elements:
             raise RequestInvalid(
                 f"input {spec.name!r}: shape {shape} has more elements than a request can hold", tensor=spec.name
             )
@@ -176,74 +168,18 @@ class RequestDecoder:
         return wanted or None
 
 
-class _Tail:
-    """The binary part of a body, taken front to back in the order of the JSON's inputs."""
-
-    def __init__(self, body: memoryview, start: int) -> None:
-        self._body, self._at = body, start
-
-    def take(self, name: str, size: int) -> memoryview:
-        left = len(self._body) - self._at
-        if not 0 <= size <= left:
-            raise RequestInvalid(
-                f"input {name!r}: binary_data_size is {size}, but the body has {left} bytes left",
-                tensor=name, got=left, wanted=size,
-            )  # fmt: skip
-        self._at += size
-        return self._body[self._at - size : self._at]
-
-    def close(self) -> None:
-        if self._at != len(self._body):
-            raise RequestInvalid(
-                f"{len(self._body) - self._at} bytes are left over after the last binary input",
-                hint="Inference-Header-Content-Length and every binary_data_size must add up to the body's length",
-            )
-
-
 def _member(document: Any, name: str, kind: type, default: Any = ...) -> Any:
-    """A member of the JSON type asked for; `default` where it is absent."""
+    """A member of the JSON type asked for; `default`, if there is one, where it is absent or null."""
     if type(document) is not dict and document is not _NOTHING:
         raise RequestInvalid("an entry of inputs or outputs is not a JSON object")
-    value = document.get(name, default)
-    if value is not default and type(value) is not kind:
+    value = document.get(name)
+    if type(value) is kind:
+        return value
+    if value is not None:
         raise RequestInvalid(f"member {name!r} must be {_KINDS[kind]}", member=name)
-    if value is ...:
+    if default is ...:
         raise RequestInvalid(f"member {name!r} is missing", member=name)
-    return value
+    return default
 
 
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", int: "an integer"}
-
-
-def _binary_tensor(spec: TensorSpec, shape: tuple[int, ...], part: memoryview) -> Tensor:
-    """A tensor that views its part of the body; copied only where it does not lie as its type must."""
-    tensor = tensor_from_buffer(spec.name, spec.dtype, shape, part)
-    if spec.dtype is DataType.BOOL and (tensor.data.view(np.uint8) > 1).any():
-        raise RequestInvalid(f"tensor {spec.name!r}: a BOOL is one byte, 0 or 1", tensor=spec.name)
-    if not tensor.data.flags.aligned:
-        return Tensor(spec.name, spec.dtype, shape, tensor.data.copy())
-    return tensor
-
-
-def _raw_tensor(spec: TensorSpec, body: memoryview) -> Tensor:
-    shape = [1 if axis == "batch" else axis for axis in spec.shape]
-    free = [at for at, axis in enumerate(shape) if isinstance(axis, str)]
-    fixed = prod(axis for axis in shape if isinstance(axis, int))
-    size = 1 if spec.dtype is DataType.BYTES else len(body) // (fixed * KINDS[spec.dtype].size or 1)
-    if len(free) > 1:
-        raise RequestInvalid(
-            f"input {spec.name!r} has {len(free)} free axes, which the length alone does not tell",
-            hint="send the input with its shape to /v2/models/{model}/infer",
-            tensor=spec.name,
-        )
-    for at in free:
-        shape[at] = size
-    sizes = tuple(axis for axis in shape if isinstance(axis, int))
-    if spec.dtype is not DataType.BYTES:
-        return _binary_tensor(spec, sizes, body)
-    if prod(sizes) != 1:
-        raise RequestInvalid(
-            f"input {spec.name!r} takes {prod(sizes)} strings, a body without JSON is one", tensor=spec.name
-        )
-    length = np.frombuffer(len(body).to_bytes(4, "little"), np.uint8)
-    return Tensor(spec.name, spec.dtype, sizes, np.concatenate((length, np.frombuffer(body, np.uint8))))

@@ -22,19 +22,19 @@ def get_logger(name: str) -> FilteringBoundLogger:
     return logger
 
 
-def configure_logging(*, json: bool, level: str = "INFO", stream: TextIO = sys.stderr) -> None:
+def configure_logging(*, json: bool, level: str = "info", stream: TextIO = sys.stderr) -> None:
     """Send what this process logs, through structlog or the standard library, to one stream.
 
     Args:
         json: one JSON object a line; otherwise text for a terminal.
-        level: the least level that is written, as the standard library names it.
+        level: the least level that is written, `debug`, `info`, `warning` or `error`.
         stream: where lines go.
     """
     renderer: Processor = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
@@ -50,4 +50,4 @@ def configure_logging(*, json: bool, level: str = "INFO", stream: TextIO = sys.s
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(level.upper())

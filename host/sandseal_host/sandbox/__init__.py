@@ -1,1 +1,31 @@
-"""Plugins in wasmtime; the only room that knows it."""
+"""Plugins in wasmtime; the only room that knows it.
+
+engine      SandboxEngine: compiles stages, one per process
+plugin      Plugin: a compiled stage, called from any thread, a fresh instance per call
+pool        StagePool: its calls in order of urgency over threads
+instance    one guest that follows ABI v1
+store       one wasmtime store; the only place where guest code runs
+program     what instances share; module, imports: what a module may export and import
+abi         ABI v1 in bytes (sdk/abi/abi-v1.md); memory: the guest's memory as the host reads it
+deadline, ticker, guest, traps, log, text, statistics, config
+raw         wasmtime's C API by ctypes
+"""
+
+from sandseal_host.sandbox.config import MAX_INSTANCES
+from sandseal_host.sandbox.engine import SandboxEngine
+from sandseal_host.sandbox.instance import Instance
+from sandseal_host.sandbox.log import LogSink
+from sandseal_host.sandbox.plugin import Plugin
+from sandseal_host.sandbox.pool import StagePool
+from sandseal_host.sandbox.statistics import PluginStatistics, PoolStatistics
+
+__all__ = [
+    "MAX_INSTANCES",
+    "SandboxEngine",
+    "Plugin",
+    "Instance",
+    "StagePool",
+    "LogSink",
+    "PluginStatistics",
+    "PoolStatistics",
+]

@@ -10,14 +10,14 @@ MIN_WALL_S = 0.1
 
 
 class Deadline:
-    """Counts what guest code uses between `enter` and `leave`; time in a queue or on the host's side never counts.
+    """Counts what a call uses between `enter` and the last `count`; time in a queue never counts.
 
     Args:
         time_ms: CPU milliseconds per call, from the signed limits. Wall time is limited to ten times that, and at
             least 100 ms, for a guest whose thread gets no CPU.
     """
 
-    __slots__ = ("cpu_limit_s", "cpu_s", "wall_limit_s", "wall_s", "_cpu_mark", "_wall_mark")
+    __slots__ = ("_cpu_mark", "_wall_mark", "cpu_limit_s", "cpu_s", "wall_limit_s", "wall_s")
 
     def __init__(self, time_ms: int) -> None:
         self.cpu_limit_s = time_ms / 1000
@@ -30,7 +30,7 @@ class Deadline:
         self.cpu_s = self.wall_s = 0.0
 
     def enter(self) -> None:
-        """This thread starts running guest code."""
+        """A call starts on this thread."""
         self._wall_mark = time.monotonic()
         self._cpu_mark = time.thread_time()
 
@@ -45,3 +45,9 @@ class Deadline:
         """Epoch ticks until the next look at the clock is due; 0 when the time is up."""
         left = min(self.cpu_limit_s - self.cpu_s, self.wall_limit_s - self.wall_s)
         return max(0, ceil(left / TICK_S))
+
+    def verdict(self) -> str:
+        """Which limit was reached, as a sentence goes on after the plugin's label."""
+        if self.cpu_s >= self.cpu_limit_s:
+            return f"used up its {self.cpu_limit_s * 1000:.0f} ms of CPU time"
+        return f"did not end within {self.wall_limit_s * 1000:.0f} ms, with {self.cpu_s * 1000:.0f} ms of CPU time"

@@ -5,57 +5,29 @@ guest that called them.
 """
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
-from ctypes import c_int64, c_uint32, c_uint64, sizeof
+from ctypes import c_int64, c_uint32, sizeof
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from sandseal_signing.manifest import StageSpec
-from wasmtime import FuncType, Linker, Module, TrapCode, ValType
+from wasmtime import FuncType, Linker, TrapCode, ValType
 from wasmtime import _ffi as ffi
 
 from sandseal_host.errors import PluginInvalid
 from sandseal_host.sandbox import raw
-from sandseal_host.sandbox.log import MAX_LINE, GuestLog
-from sandseal_host.sandbox.memory import GuestMemory, OutOfBounds
+from sandseal_host.sandbox.guest import Guest, GuestFault, here
+from sandseal_host.sandbox.log import MAX_LINE
+from sandseal_host.sandbox.memory import OutOfBounds
+from sandseal_host.sandbox.module import ModuleOutline
 from sandseal_host.sandbox.text import printable
+from sandseal_signing.manifest import StageSpec
 
 OURS, WASI = "sandseal", "wasi_snapshot_preview1"
 MAX_RANDOM = 65_536  # bytes of one call, which nothing can interrupt
 _MAX_ASSET_NAME = 255
 _MAX_IOVECS = 1024
 _EBADF, _EINVAL = 8, 28  # WASI errno
-
-
-class Guest(Protocol):
-    """What host functions see of the instance that called them."""
-
-    log: GuestLog | None
-    assets: Mapping[str, bytes]
-    failure: BaseException | None
-
-    def memory(self) -> GuestMemory:
-        """Its linear memory as it is now."""
-        ...
-
-
-class GuestFault(Exception):
-    """Room-internal: a host function ends the guest; `trap` is the code that the error will carry."""
-
-    def __init__(self, trap: str, why: str) -> None:
-        super().__init__(why)
-        self.trap = trap
-
-
-class _Here(threading.local):
-    """Which guest this thread is running; host functions run on their guest's thread."""
-
-    guest: Guest | None = None
-
-
-here = _Here()
 
 
 def _log(guest: Guest, level: int, at: int, length: int) -> None:
@@ -125,42 +97,57 @@ def _bad_descriptor(guest: Guest, *_: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class HostFunction:
-    """One importable function: its wasm type, and the callback that wasmtime calls (kept alive here)."""
+    """One importable function.
 
-    parameters: tuple[str, ...]
-    results: tuple[str, ...]
+    Args:
+        parameters: wasm types, as in `i32 i64`.
+        results: none or one.
+        callback: what wasmtime calls; kept alive here.
+    """
+
+    parameters: str
+    results: str
     callback: Any
 
     @classmethod
     def of(cls, body: Callable[..., int | None], parameters: str, results: str = "") -> "HostFunction":
-        """Wrap `body(guest, *arguments)`; types are written as `i32 i64`."""
-        takes, gives = tuple(parameters.split()), tuple(results.split())
-        return cls(takes, gives, _callback(body, takes, gives))
+        """Wrap `body(guest, *arguments)`; i32 arguments arrive unsigned, as the addresses that most of them are."""
+        return cls(parameters, results, _callback(body, parameters.split(), bool(results)))
+
+    @property
+    def signature(self) -> str:
+        """Its type as `ModuleOutline` writes it."""
+        return f"({self.parameters}) -> ({self.results})"
+
+    def type(self) -> FuncType:
+        """Its type as wasmtime wants it."""
+        return FuncType(*[[_VALUES[name]() for name in side.split()] for side in (self.parameters, self.results)])
 
 
 _SLOT = sizeof(ffi.wasmtime_val_raw_t)
 _READ: Mapping[str, Any] = {"i32": c_uint32, "i64": c_int64}
+_VALUES: Mapping[str, Callable[[], ValType]] = {"i32": ValType.i32, "i64": ValType.i64}
+_ENDED = b"ended by the host"
 
 
-def _callback(body: Callable[..., int | None], takes: tuple[str, ...], gives: tuple[str, ...]) -> Any:
+def _callback(body: Callable[..., int | None], takes: list[str], gives: bool) -> Any:
     readers = [(_READ[kind], _SLOT * i) for i, kind in enumerate(takes)]
 
-    @raw.HostCallback
     def call(_env: int, _caller: int, slots: int, _count: int) -> int:
         guest = here.guest
-        assert guest is not None  # noqa: S101 - guest code only runs inside `Instance`, which sets it
         try:
             result = body(guest, *[kind.from_address(slots + at).value for kind, at in readers])
-            if gives:
-                c_uint64.from_address(slots).value = (result or 0) & 0xFFFF_FFFF_FFFF_FFFF
-            return 0
+            if gives and result is not None:
+                c_int64.from_address(slots).value = result
         except OutOfBounds:
             return raw.trap_with_code(TrapCode.MEMORY_OUT_OF_BOUNDS.value)
         except BaseException as failure:
-            guest.failure = failure
-            return raw.trap_with_text(b"ended by the host", len(b"ended by the host"))
+            if guest:
+                guest.failure = failure
+            return raw.trap_with_text(_ENDED, len(_ENDED))
+        return 0
 
-    return call
+    return raw.HostCallback(call)
 
 
 # The whole surface: what a module may import, and nothing else.
@@ -181,42 +168,30 @@ FUNCTIONS: Mapping[tuple[str, str], HostFunction] = {
 }
 
 
-def define_imports(linker: Linker, module: Module, spec: StageSpec, label: str) -> None:
+def define_imports(linker: Linker, outline: ModuleOutline, spec: StageSpec, label: str) -> None:
     """Give a module exactly the functions that it imports, if its stage asks for them.
 
     Raises:
         PluginInvalid: it imports something that does not exist here, with another type, or without a grant.
     """
-    wanted = {(item.module, item.name or ""): item.type for item in module.imports}
-    for (namespace, name), kind in wanted.items():
-        shown = printable(f"{namespace}.{name}", 200)
-
-        def refuse(why: str, hint: str, shown: str = shown) -> PluginInvalid:
-            return PluginInvalid(f"plugin {label!r} imports {shown}, {why}", hint=hint, plugin=label, name=shown)
-
+    for (namespace, name), kind in outline.imports.items():
         function = FUNCTIONS.get((namespace, name))
         if function is None:
-            raise refuse("which this host does not offer", "abi-v1.md lists what a plugin may import")
-        if not isinstance(kind, FuncType) or _types(kind) != (function.parameters, function.results):
-            raise refuse(
-                f"but not as ({' '.join(function.parameters)}) -> ({' '.join(function.results)})",
-                "declare the import as abi-v1.md does",
-            )
-        if namespace == OURS and name not in spec.imports:
-            raise refuse("which its stage does not ask for", f'add "{name}" to the stage\'s "imports"')
-        _define(linker, namespace, name, function)
-
-
-def _types(kind: FuncType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return tuple(str(t) for t in kind.params), tuple(str(t) for t in kind.results)
+            why, hint = ", which this host does not offer", "abi-v1.md lists what a plugin may import"
+        elif kind != function.signature:
+            why, hint = f" as {kind}; it is {function.signature}", "declare the import as abi-v1.md does"
+        elif namespace == OURS and name not in spec.imports:
+            why, hint = ", which its stage does not ask for", f'add "{name}" to the stage\'s "imports"'
+        else:
+            _define(linker, namespace, name, function)
+            continue
+        shown = printable(f"{namespace}.{name}", 200)
+        raise PluginInvalid(f"plugin {label!r} imports {shown}{why}", hint=hint, plugin=label, name=shown)
 
 
 def _define(linker: Linker, namespace: str, name: str, function: HostFunction) -> None:
-    kind = FuncType([_VALUES[t]() for t in function.parameters], [_VALUES[t]() for t in function.results])
+    kind = function.type()
     raw.define_function(
         raw.address(linker.ptr()), namespace.encode(), len(namespace), name.encode(), len(name),
         raw.address(kind.ptr()), raw.address(function.callback), None, None,
     )  # fmt: skip
-
-
-_VALUES: Mapping[str, Callable[[], ValType]] = {"i32": ValType.i32, "i64": ValType.i64}

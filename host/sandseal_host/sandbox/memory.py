@@ -1,13 +1,12 @@
 """A guest's linear memory as the host sees it between two runs of guest code."""
 
 import ctypes
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sandseal_host.sandbox import raw
 
 
-@dataclass(frozen=True, slots=True)
-class GuestMemory:
+class GuestMemory(NamedTuple):
     """Where linear memory lies and how large it is; stale as soon as guest code runs again.
 
     Args:
@@ -20,7 +19,7 @@ class GuestMemory:
 
     def holds(self, at: int, length: int) -> bool:
         """Whether guest addresses `at` to `at + length` all exist."""
-        return 0 <= at and 0 <= length and at + length <= self.size
+        return min(at, length) >= 0 and at + length <= self.size
 
     def read(self, at: int, length: int) -> bytes:
         """A copy of `length` bytes at guest address `at`.

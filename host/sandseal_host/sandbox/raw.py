@@ -20,8 +20,8 @@ _HELD = ctypes.PyDLL(str(ffi.filename))
 _FREE = ctypes.CDLL(str(ffi.filename))
 _LONG_COPY = 1 << 20  # bytes; a copy of this size takes some 50 us, worth queueing for the GIL afterwards
 
-Function = ffi.wasmtime_extern_t
-Memory = ffi.wasmtime_extern_t
+Extern = ffi.wasmtime_extern_t
+_HANDLE_AT: int = Extern.of.offset
 
 
 def _bind(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
@@ -30,9 +30,7 @@ def _bind(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:
     return function
 
 
-store_new: Callable[[int, None, None], int] = _bind(
-    _HELD, "wasmtime_store_new", c_void_p, c_void_p, c_void_p, c_void_p
-)
+store_new: Callable[[int, None, None], int] = _bind(_HELD, "wasmtime_store_new", c_void_p, c_void_p, c_void_p, c_void_p)
 store_delete: Callable[[int], None] = _bind(_HELD, "wasmtime_store_delete", None, c_void_p)
 store_context: Callable[[int], int] = _bind(_HELD, "wasmtime_store_context", c_void_p, c_void_p)
 # store, then the most bytes of memory, table elements, instances, tables, memories
@@ -43,9 +41,7 @@ store_limits: Callable[[int, int, int, int, int, int], None] = _bind(
 store_on_epoch: Callable[[int, int, None, None], None] = _bind(
     _HELD, "wasmtime_store_epoch_deadline_callback", None, c_void_p, c_void_p, c_void_p, c_void_p
 )
-set_deadline: Callable[[int, int], None] = _bind(
-    _HELD, "wasmtime_context_set_epoch_deadline", None, c_void_p, c_uint64
-)
+set_deadline: Callable[[int, int], None] = _bind(_HELD, "wasmtime_context_set_epoch_deadline", None, c_void_p, c_uint64)
 advance_epoch: Callable[[int], None] = _bind(_HELD, "wasmtime_engine_increment_epoch", None, c_void_p)
 # instance_pre, context, instance (out), trap (out): an error or None; no start section, so no guest code
 instantiate: Callable[[int, int, int, int], int | None] = _bind(
@@ -55,9 +51,7 @@ export_get: Callable[[int, int, bytes, int, int], bool] = _bind(
     _HELD, "wasmtime_instance_export_get", c_bool, c_void_p, c_void_p, c_char_p, c_size_t, c_void_p
 )
 memory_data: Callable[[int, int], int] = _bind(_HELD, "wasmtime_memory_data", c_void_p, c_void_p, c_void_p)
-memory_size: Callable[[int, int], int] = _bind(
-    _HELD, "wasmtime_memory_data_size", c_size_t, c_void_p, c_void_p
-)
+memory_size: Callable[[int, int], int] = _bind(_HELD, "wasmtime_memory_data_size", c_size_t, c_void_p, c_void_p)
 # context, function, slots (in and out), how many, trap (out): an error or None
 call_guest: Callable[[int, int, int, int, int], int | None] = _bind(
     _FREE, "wasmtime_func_call_unchecked", c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, c_void_p
@@ -68,9 +62,7 @@ define_function: Callable[[int, bytes, int, bytes, int, int, int, None, None], i
     c_void_p, c_void_p, c_char_p, c_size_t, c_char_p, c_size_t, c_void_p, c_void_p, c_void_p, c_void_p,
 )  # fmt: skip
 trap_with_code: Callable[[int], int] = _bind(_HELD, "wasmtime_trap_new_code", c_void_p, c_uint8)
-trap_with_text: Callable[[bytes, int], int] = _bind(
-    _HELD, "wasmtime_trap_new", c_void_p, c_char_p, c_size_t
-)
+trap_with_text: Callable[[bytes, int], int] = _bind(_HELD, "wasmtime_trap_new", c_void_p, c_char_p, c_size_t)
 error_new: Callable[[bytes], int] = _bind(_HELD, "wasmtime_error_new", c_void_p, c_char_p)
 
 # (env, caller, arguments and results, how many) -> trap or 0
@@ -78,13 +70,9 @@ HostCallback = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_size_t
 # (context, data, ticks until the next one (out), what to do then (out)) -> error or 0
 EpochCallback = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_void_p)
 
-_MEMMOVE = ctypes.cast(ctypes.memmove, c_void_p).value
-_copy_held: Callable[[int, int | bytes, int], int] = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)(
-    _MEMMOVE
-)
-_copy_free: Callable[[int, int | bytes, int], int] = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)(
-    _MEMMOVE
-)
+_MEMMOVE = ctypes.cast(ctypes.memmove, c_void_p).value or 0
+_copy_held: Callable[[int, int | bytes, int], int] = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)(_MEMMOVE)
+_copy_free: Callable[[int, int | bytes, int], int] = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)(_MEMMOVE)
 
 
 def copy(target: int, source: int | bytes, size: int) -> None:
@@ -94,9 +82,10 @@ def copy(target: int, source: int | bytes, size: int) -> None:
 
 def address(pointer: Any) -> int:
     """The address in a pointer or callback of the safe binding."""
-    return ctypes.cast(pointer, c_void_p).value or 0
+    value: int | None = ctypes.cast(pointer, c_void_p).value
+    return value or 0
 
 
 def address_of(extern: Any) -> int:
     """The address of the function or memory handle inside an exported item."""
-    return addressof(extern) + ffi.wasmtime_extern_t.of.offset
+    return addressof(extern) + _HANDLE_AT

@@ -6,15 +6,17 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sandseal_sdk.errors import FileExists
 from sandseal_sdk.graph import summarise
 from sandseal_sdk.keyfiles import write_key_pair
-from sandseal_sdk.plugin_spec import PluginSpec
 from sandseal_signing.keys import PrivateKey, PublicKey
 from sandseal_signing.manifest import SCHEMA, parse_manifest, render_manifest
 from sandseal_signing.names import is_model_name
+
+if TYPE_CHECKING:
+    from sandseal_sdk.plugin_spec import PluginSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,8 @@ def write_bundle(
     *,
     name: str,
     version: int = 1,
-    pre: tuple[PluginSpec, Path] | None = None,
-    post: tuple[PluginSpec, Path] | None = None,
+    pre: "tuple[PluginSpec, Path] | None" = None,
+    post: "tuple[PluginSpec, Path] | None" = None,
     metadata: dict[str, str] | None = None,
     raw: Sequence[str] = (),
 ) -> Path:
@@ -86,7 +88,7 @@ def write_bundle(
     return folder
 
 
-def _stage(folder: Path, stage: str, spec: PluginSpec, wasm: Path) -> dict[str, Any]:
+def _stage(folder: Path, stage: str, spec: "PluginSpec", wasm: Path) -> dict[str, Any]:
     """Copy the plugin in and return its part of the manifest."""
     plugin = f"plugins/{spec.name}.wasm"
     shutil.copyfile(wasm, folder / plugin)
@@ -144,8 +146,8 @@ def init(
     out: Path,
     *,
     name: str,
-    pre: tuple[PluginSpec, Path] | None = None,
-    post: tuple[PluginSpec, Path] | None = None,
+    pre: "tuple[PluginSpec, Path] | None" = None,
+    post: "tuple[PluginSpec, Path] | None" = None,
 ) -> Workspace:
     """Write `out` with a bundle folder, a fresh key pair and a trust policy that fit together."""
     bundle = write_bundle(model, out / "bundle", name=name, pre=pre, post=post)

@@ -1,0 +1,83 @@
+"""The doorkeeper: looks at every request's bearer token."""
+
+import asyncio
+import hashlib
+import math
+from collections import OrderedDict
+from time import monotonic
+
+from sandseal_host.api.grant import ANONYMOUS, Grant
+from sandseal_host.api.ports import Tokens
+from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.throttle import FailureThrottle
+from sandseal_host.errors import NotAuthenticated
+
+_MAX_KNOWN = 4096
+
+
+class Doorkeeper:
+    """Turns the Authorization header of a request into a grant.
+
+    A checked token is believed for a short time, so that the hot path costs one hash and one look into a table; its
+    secret is kept nowhere. Wrong tokens count against the address that sends them; past the limit only tokens that
+    were good before are looked at.
+
+    Args:
+        tokens: who knows the tokens; may block.
+        settings: whether anonymous requests may infer, and how long a check holds.
+    """
+
+    def __init__(self, tokens: Tokens, settings: ApiSettings) -> None:
+        self._tokens = tokens
+        self._anonymous = settings.anonymous_inference
+        self._cache_s = settings.token_cache_s
+        self._throttle = FailureThrottle(settings.auth_failures, 60.0)
+        self._known: OrderedDict[bytes, tuple[Grant, float]] = OrderedDict()
+
+    def recall(self, authorization: bytes | None) -> Grant | None:
+        """The grant of a token that was checked a moment ago, without waiting."""
+        if authorization is None:
+            return ANONYMOUS if self._anonymous else None
+        grant, until = self._known.get(hashlib.sha256(authorization).digest(), (None, -math.inf))
+        return grant if monotonic() < until else None
+
+    async def admit(self, authorization: bytes | None, address: str) -> Grant:
+        """The grant of whoever sends this header from this address.
+
+        Raises:
+            NotAuthenticated: no token where one is needed, or one that nobody issued.
+            RateLimited: too many wrong tokens came from this address.
+        """
+        if (grant := self.recall(authorization)) is not None:
+            return grant
+        if authorization is None:
+            raise NotAuthenticated("this host wants a token")
+        key = hashlib.sha256(authorization).digest()
+        if key not in self._known:
+            self._throttle.check(address)
+        try:
+            grant = await asyncio.to_thread(self._tokens.check, _secret(authorization))
+        except NotAuthenticated:
+            self._known.pop(key, None)
+            self._throttle.failed(address)
+            raise
+        self._remember(key, grant)
+        return grant
+
+    def forget(self) -> None:
+        """Ask again about every token at its next use, as after a revocation."""
+        for key, (grant, _) in self._known.items():
+            self._known[key] = (grant, -math.inf)
+
+    def _remember(self, key: bytes, grant: Grant) -> None:
+        self._known[key] = (grant, monotonic() + self._cache_s)
+        self._known.move_to_end(key)
+        if len(self._known) > _MAX_KNOWN:
+            self._known.popitem(last=False)
+
+
+def _secret(authorization: bytes) -> str:
+    scheme, _, secret = authorization.partition(b" ")
+    if scheme.lower() != b"bearer" or not secret.strip():
+        raise NotAuthenticated("the Authorization header is not 'Bearer <token>'")
+    return secret.strip().decode("latin-1")

@@ -1,0 +1,53 @@
+"""The control plane's bundles: upload, list, show, delete."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+
+from sandseal_host.api.auth import Doorkeeper
+from sandseal_host.api.call import check_content_type
+from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.permit import permit
+from sandseal_host.api.ports import BundleEntry, Bundles
+from sandseal_host.api.uploads import Uploads
+from sandseal_host.errors import BundleUnknown
+
+_SEAL_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A .seal file as it is.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def bundle_routes(bundles: Bundles, uploads: Uploads, door: Doorkeeper) -> APIRouter:
+    """The routes under /v1/bundles."""
+    router = APIRouter(prefix="/v1/bundles", tags=["bundles"])
+    readers = permit(door, Scope.PUBLISH, Scope.OPERATE, Scope.AUDIT)
+
+    @router.post("", status_code=201, summary="Upload a sealed bundle", openapi_extra=_SEAL_BODY)
+    async def upload(request: Request, grant: Annotated[Grant, permit(door, Scope.PUBLISH)]) -> BundleEntry:
+        check_content_type(request.headers.get("content-type", "").encode("latin-1"))
+        return await uploads.accept(request.stream(), grant)
+
+    @router.get("", summary="The accepted bundles")
+    def entries(grant: Annotated[Grant, readers]) -> list[BundleEntry]:
+        return [entry for entry in bundles.entries() if grant.sees(entry.name)]
+
+    @router.get("/{bundle_id}", summary="One accepted bundle")
+    def entry(bundle_id: str, grant: Annotated[Grant, readers]) -> BundleEntry:
+        return _visible(bundles, bundle_id, grant)
+
+    @router.delete("/{bundle_id}", status_code=204, summary="Unload and forget a bundle")
+    def remove(bundle_id: str, grant: Annotated[Grant, permit(door, Scope.OPERATE)]) -> None:
+        bundles.remove(_visible(bundles, bundle_id, grant).id)
+
+    return router
+
+
+def _visible(bundles: Bundles, bundle_id: str, grant: Grant) -> BundleEntry:
+    entry = bundles.entry(bundle_id)
+    if not grant.sees(entry.name):
+        raise BundleUnknown(f"no bundle {bundle_id[:80]!r}", bundle=bundle_id[:80])
+    return entry

@@ -1,0 +1,87 @@
+"""The control plane's tokens: issue, list, revoke."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from sandseal_host.api.auth import Doorkeeper
+from sandseal_host.api.errors import RouteUnknown
+from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.permit import permit
+from sandseal_host.api.ports import TokenEntry, Tokens
+from sandseal_host.errors import NotPermitted, RequestInvalid
+
+
+class TokenRequest(BaseModel):
+    """The token that an operator asks for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=128)
+    scopes: list[Scope] = Field(min_length=1)
+    tenant: str = Field("default", min_length=1, max_length=128)
+    models: str = Field("*", min_length=1, max_length=128)
+    expires: AwareDatetime | None = None
+
+
+class IssuedToken(BaseModel):
+    """A new token with its secret, which is shown this once."""
+
+    token: TokenEntry
+    secret: str
+
+
+_TOKEN_BODY: dict[str, Any] = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": TokenRequest.model_json_schema()}}}
+}
+
+
+def token_routes(tokens: Tokens, door: Doorkeeper) -> APIRouter:
+    """The routes under /v1/tokens, for operators."""
+    router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+    operator = permit(door, Scope.OPERATE)
+
+    @router.post("", status_code=201, summary="Issue a token", openapi_extra=_TOKEN_BODY)
+    async def issue(request: Request, grant: Annotated[Grant, operator]) -> IssuedToken:
+        wanted, expires = _parse(await request.body())
+        _check_within(grant, wanted)
+        entry, secret = await run_in_threadpool(tokens.issue, wanted, expires)
+        return IssuedToken(token=entry, secret=secret)
+
+    @router.get("", summary="The tokens in force")
+    def entries(_: Annotated[Grant, operator]) -> list[TokenEntry]:
+        return list(tokens.entries())
+
+    @router.delete("/{token_id}", status_code=204, summary="Revoke a token")
+    def revoke(token_id: str, _: Annotated[Grant, operator]) -> None:
+        if not tokens.revoke(token_id):
+            raise RouteUnknown(f"no token {token_id[:80]!r}", hint="GET /v1/tokens lists those in force")
+        door.forget()
+
+    return router
+
+
+def _parse(body: bytes) -> tuple[Grant, datetime | None]:
+    try:
+        wanted = TokenRequest.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RequestInvalid(
+            f"the token asked for: {where or 'body'}: {first['msg']}",
+            hint='send {"name": ..., "scopes": [...]}, and "tenant", "models", "expires" if they matter',
+            where=where,
+        ) from None
+    return Grant(wanted.name, frozenset(wanted.scopes), wanted.tenant, wanted.models), wanted.expires
+
+
+def _check_within(issuer: Grant, wanted: Grant) -> None:
+    """No token makes one that reaches further than itself."""
+    beyond = sorted(wanted.scopes - issuer.scopes)
+    if beyond:
+        raise NotPermitted(f"the token {issuer.name!r} cannot give the scopes {beyond}", needed=beyond)
+    if issuer.models not in ("*", wanted.models):
+        raise NotPermitted(f"the token {issuer.name!r} reaches the models {issuer.models!r} only")

@@ -1,0 +1,62 @@
+"""Who may do what: the scopes of a token."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from sandseal_host.errors import ModelUnknown, NotPermitted
+
+
+class Scope(StrEnum):
+    """What a token may be good for."""
+
+    INFER = "infer"
+    PUBLISH = "publish"
+    OPERATE = "operate"
+    TRUST = "trust"
+    AUDIT = "audit"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token entitles its bearer to.
+
+    Args:
+        name: what its operator calls it; in logs, never the secret.
+        scopes: what it may do.
+        tenant: whose share of the host it uses.
+        models: pattern of the model names that it may see (`*` and `?` as in a shell).
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    tenant: str = "default"
+    models: str = "*"
+
+    def sees(self, model: str) -> bool:
+        """Whether the bearer may know of that model."""
+        return self.models == "*" or fnmatchcase(model, self.models)
+
+    def need(self, *scopes: Scope) -> None:
+        """Check that the grant has one of the scopes.
+
+        Raises:
+            NotPermitted: it has none of them.
+        """
+        if self.scopes.isdisjoint(scopes):
+            raise NotPermitted(
+                f"this needs the scope {' or '.join(scopes)}; the token {self.name!r} has {sorted(self.scopes)}",
+                needed=list(scopes),
+            )
+
+    def need_model(self, model: str) -> None:
+        """Check that the grant sees a model.
+
+        Raises:
+            ModelUnknown: it does not; the answer is that of a model that does not exist.
+        """
+        if not self.sees(model):
+            raise ModelUnknown(f"no model {model[:128]!r}", model=model[:128])
+
+
+ANONYMOUS = Grant("anonymous", frozenset({Scope.INFER}), tenant="anonymous")

@@ -1,0 +1,234 @@
+"""What the edge needs from the rest of the host, as it sees it; app.py connects the rooms that offer it."""
+
+from collections.abc import Awaitable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from sandseal_host.api.grant import Grant
+from sandseal_host.serving.request import Request, Response
+from sandseal_signing.digest import Readable
+from sandseal_signing.manifest import Manifest
+
+
+class LiveModel(Protocol):
+    """One ready version of a model (serving's `Model`)."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it is called and takes."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Its version."""
+        ...
+
+    @property
+    def bundle_id(self) -> str:
+        """The digest of the bundle that it came in."""
+        ...
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep it from being unloaded meanwhile."""
+        ...
+
+    def infer(self, request: Request) -> Awaitable[Response]:
+        """Answer a request; cancelling takes it out of the queue."""
+        ...
+
+
+class ModelEntry(Protocol):
+    """One version of a model, whatever its state, as the repository index shows it."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """Where its life stands (`ready`, `loading`, `draining`, `failed` ...)."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready; empty when it is."""
+        ...
+
+
+class Models(Protocol):
+    """The models that can answer now (serving's `LiveModels`)."""
+
+    def get(self, name: str, version: int | None) -> LiveModel:
+        """The model's version, or the one that serves; hold it in the same turn of the loop.
+
+        Raises:
+            ModelUnknown: no such model or version.
+            NotReady: it is there but does not serve.
+        """
+        ...
+
+    def index(self) -> Sequence[ModelEntry]:
+        """Every version that is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A key that signed, whose it is, and the SHA-256 of it that a revocation names."""
+
+    key: str
+    holder: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class BundleEntry:
+    """One accepted bundle, as the control plane shows it.
+
+    Args:
+        id: the digest of its signed statement, 64 hex digits.
+        name: the model's name.
+        version: the model's version.
+        release: what the publisher calls that version.
+        state: where the version stands (`accepted`, `loading`, `ready` ...).
+        signers: the enrolled keys whose signatures verified.
+        rule: number of the trust policy's rule that accepted it.
+        holders: the distinct holders that counted for the rule.
+        threshold: how many it wanted.
+        size: bytes of all its files.
+        accepted_at: when.
+    """
+
+    id: str
+    name: str
+    version: int
+    release: str
+    state: str
+    signers: tuple[Signer, ...]
+    rule: int | None
+    holders: tuple[str, ...]
+    threshold: int
+    size: int
+    accepted_at: datetime
+
+
+class Bundles(Protocol):
+    """The registry's bundles. Every method may block."""
+
+    def accept(self, stream: Readable, publisher: Grant) -> BundleEntry:
+        """Verify and store a sealed bundle read from `stream`, whose early end means a broken upload.
+
+        Raises:
+            SandsealError: it is refused; nothing is left behind.
+        """
+        ...
+
+    def entries(self) -> Sequence[BundleEntry]:
+        """The accepted bundles."""
+        ...
+
+    def entry(self, bundle_id: str) -> BundleEntry:
+        """One of them.
+
+        Raises:
+            BundleUnknown: there is none of this id.
+        """
+        ...
+
+    def remove(self, bundle_id: str) -> None:
+        """Unload and forget a bundle.
+
+        Raises:
+            BundleUnknown: there is none of this id.
+        """
+        ...
+
+
+class HostState(StrEnum):
+    """Where the host's own life stands."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+
+
+class Lifecycle(Protocol):
+    """Loads and unloads what has been accepted."""
+
+    @property
+    def state(self) -> HostState:
+        """Whether the host as a whole is ready."""
+        ...
+
+    async def load(self, name: str, version: int | None, *, wait: bool) -> None:
+        """Load a version, the newest accepted one by default; `wait` until it is ready.
+
+        Raises:
+            ModelUnknown: nothing of this name and version was accepted.
+            SandsealError: it does not load.
+        """
+        ...
+
+    async def unload(self, name: str, version: int | None, *, wait: bool) -> None:
+        """Unload a version, or all of them; `wait` until their memory is back.
+
+        Raises:
+            ModelUnknown: nothing of this name and version is loaded.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEntry:
+    """An issued token, without its secret.
+
+    Args:
+        id: what revoking it takes.
+        name: what its operator calls it.
+        scopes: what it may do.
+        tenant: whose share it uses.
+        models: pattern of the model names that it may see.
+        created: when it was issued.
+        expires: from when on it is worth nothing; None for never.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    tenant: str
+    models: str
+    created: datetime
+    expires: datetime | None = None
+
+
+class Tokens(Protocol):
+    """The registry's tokens. Every method may block."""
+
+    def check(self, secret: str) -> Grant:
+        """What the bearer of this secret may do; compares digests, in constant time.
+
+        Raises:
+            NotAuthenticated: nobody issued it, it was revoked, or it has expired.
+        """
+        ...
+
+    def issue(self, grant: Grant, expires: datetime | None) -> tuple[TokenEntry, str]:
+        """A new token and its secret, which is shown this once."""
+        ...
+
+    def entries(self) -> Sequence[TokenEntry]:
+        """The tokens in force."""
+        ...
+
+    def revoke(self, token_id: str) -> bool:
+        """Revoke a token; False when there is none of this id."""
+        ...

@@ -1,0 +1,63 @@
+"""Which of the data plane's routes a path is, by string operations alone."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+
+class Action(StrEnum):
+    """What a route of the data plane does."""
+
+    INFER = "infer"
+    CALL = "call"
+    SERVER = "server"
+    LIVE = "live"
+    READY = "ready"
+    MODEL = "model"
+    MODEL_READY = "model_ready"
+
+
+_SERVER = {"/v2": Action.SERVER, "/v2/health/live": Action.LIVE, "/v2/health/ready": Action.READY}
+_MODEL = {"": Action.MODEL, "ready": Action.MODEL_READY, "infer": Action.INFER}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path of the data plane.
+
+    Args:
+        action: what it does.
+        model: the model's name in the path; empty for routes of the host itself.
+        version: the version in the path; None means the newest ready one.
+    """
+
+    action: Action
+    model: str = ""
+    version: int | None = None
+
+    @property
+    def method(self) -> str:
+        """The only method that the route takes."""
+        return "POST" if self.action in (Action.INFER, Action.CALL) else "GET"
+
+
+@lru_cache(maxsize=4096)
+def match_route(path: str) -> Route | None:
+    """The route of a decoded path, or None when it is not the data plane's."""
+    if path in _SERVER:
+        return Route(_SERVER[path])
+    parts = path.split("/")
+    match parts[1:]:
+        case ["v2", "models", model, *rest] if model:
+            return _model_route(model, rest)
+        case ["v1", "models", model, "call"] if model:
+            return Route(Action.CALL, model)
+    return None
+
+
+def _model_route(model: str, rest: list[str]) -> Route | None:
+    version = None
+    if len(rest) > 1 and rest[0] == "versions" and len(rest[1]) < 17 and rest[1].isascii() and rest[1].isdigit():
+        version, rest = int(rest[1]), rest[2:]
+    action = _MODEL.get("/".join(rest)) if rest != [""] else None
+    return Route(action, model, version) if action else None

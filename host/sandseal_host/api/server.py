@@ -1,0 +1,68 @@
+"""Serving an ASGI app with uvicorn: httptools and uvloop where they exist, one line on stdout once it listens."""
+
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from types import FrameType
+
+import uvicorn
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server that says where it listens (news when the port was 0) and when it begins to stop."""
+
+    def __init__(
+        self, config: uvicorn.Config, listening: Callable[[str, int], None], stopping: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._listening = listening
+        self._stopping = stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self.servers:
+            host, port, *_ = self.servers[0].sockets[0].getsockname()
+            self._listening(host, port)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._stopping()
+        super().handle_exit(sig, frame)
+
+
+async def serve(
+    app: Callable[..., Awaitable[None]],
+    *,
+    host: str,
+    port: int,
+    root_path: str = "",
+    drain_s: float = 30.0,
+    listening: Callable[[str, int], None],
+    stopping: Callable[[], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT, then let running requests end.
+
+    Args:
+        host: address to bind.
+        port: port to bind; 0 picks a free one.
+        root_path: prefix that a proxy in front strips.
+        drain_s: seconds that running requests get at the end.
+        listening: called with address and port once connections are taken.
+        stopping: called when a signal asks to stop.
+    """
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        root_path=root_path,
+        http="httptools" if sys.implementation.name == "cpython" else "h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=True,
+        timeout_graceful_shutdown=int(drain_s) or None,
+        backlog=2048,
+    )
+    await _Server(config, listening, stopping).serve()

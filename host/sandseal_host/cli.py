@@ -1,0 +1,180 @@
+"""The operator's commands: serve, run, doctor, trust, token reset; heavy imports wait until a command runs."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sandseal_sdk.console import note, out, table
+
+if TYPE_CHECKING:
+    from sandseal_host.settings import Settings
+    from sandseal_signing.manifest import Manifest
+
+Started = Callable[[str, Path | None], None]
+"""Called with the host's address, and the file of a token that this start made."""
+
+_INLINE_ELEMENTS = 16
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the one `sandseal` command."""
+    for command in (serve, run, doctor):
+        app.command()(command)
+    trust = typer.Typer(help="Look at a trust policy.", no_args_is_help=True)
+    trust.command("check")(trust_check)
+    app.add_typer(trust, name="trust")
+    for group in app.registered_groups:
+        if group.name == "token" and group.typer_instance:
+            group.typer_instance.command("reset")(token_reset)
+
+
+def serve(
+    trust: Annotated[Path | None, typer.Option(help="Trust policy file: who may publish what.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder for blobs, catalog and the operator's token.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind; loopback when absent.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind; 0 picks a free one.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N.")] = None,
+    anonymous: Annotated[bool | None, typer.Option(help="Take inference without a token.")] = None,
+) -> None:
+    """Run the host; every other setting is a SANDSEAL_* variable (see host/README.md)."""
+    from sandseal_host.settings import read_settings
+
+    settings = read_settings(trust=trust, data=data, host=host, port=port, device=device, anonymous=anonymous)
+
+    def started(url: str, token: Path | None) -> None:
+        if token:
+            note(f"the operator's token is in {token}")
+        print(url, flush=True)
+
+    _serve(settings, started)
+
+
+def run(
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An ONNX file.")],
+    port: Annotated[int, typer.Option(help="Port on the loopback interface; 0 picks a free one.")] = 8000,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+) -> None:
+    """Serve an ONNX file at once: sealed with a throw-away key, verified as always, on loopback only."""
+    from sandseal_host.settings import read_settings
+    from sandseal_sdk import publish
+    from sandseal_sdk.client import Client
+    from sandseal_sdk.keyfiles import read_private_key
+    from sandseal_signing.pack import pack_folder
+
+    with tempfile.TemporaryDirectory(prefix="sandseal-run-") as temporary:
+        folder = Path(temporary)
+        made = publish.init(model, folder / "made", name=publish.name_of(model))
+        with (folder / "model.seal").open("wb") as seal:
+            contents = pack_folder(made.bundle, seal, [read_private_key(made.key, str)])
+        settings = read_settings(trust=made.trust, data=folder / "data", port=port, device=device, anonymous=True)
+
+        def started(url: str, token: Path | None) -> None:
+            secret = token.read_text(encoding="utf-8").strip() if token else None
+            with Client(url, secret) as client:
+                client.push(folder / "model.seal")
+            note(f"{contents.manifest.name} is ready; Ctrl-C stops it and leaves nothing behind. Try:")
+            print(_curl(url, contents.manifest, folder / "request.json"), flush=True)
+
+        _serve(settings, started)
+
+
+def doctor() -> None:
+    """Say what this machine can and cannot do."""
+    from sandseal_host.doctor import examine
+
+    rows = [[finding.subject, finding.state, finding.detail] for finding in examine()]
+    table("", ["what", "state", "detail"], rows)
+
+
+def trust_check(path: Annotated[Path, typer.Argument(exists=True, dir_okay=False)]) -> None:
+    """Read a trust policy as `serve` would, and print its keys and rules."""
+    from sandseal_sdk.commands.publishing import load_policy
+
+    policy = load_policy(path)
+    keys = [
+        [k.name, k.holder, k.public.algorithm, k.public.fingerprint[:16], str(k.not_after or "")]
+        for k in policy.keys.values()
+    ]
+    table("keys", ["name", "holder", "algorithm", "fingerprint", "until"], keys)
+    rules = [[str(i), " ".join(r.models), " ".join(r.keys), str(r.threshold)] for i, r in enumerate(policy.rules)]
+    table("rules", ["rule", "models", "keys", "threshold"], rules)
+    out.print(f"{path}: serial {policy.serial}, valid")
+
+
+def token_reset(
+    data: Annotated[Path, typer.Option(exists=True, file_okay=False, help="The host's data folder.")] = Path(
+        "sandseal-data"
+    ),
+) -> None:
+    """Replace the operator's token, on the host's own machine; for when it was lost."""
+    from sandseal_host.registry.catalog import Catalog
+    from sandseal_host.registry.tokens import Tokens
+
+    with Catalog(f"sqlite:///{data / 'catalog.sqlite'}") as catalog:
+        out.print(str(Tokens(catalog).reset(data / "operator.token")))
+
+
+def _serve(settings: "Settings", started: Started) -> None:
+    from sandseal_host.observe.logs import configure_logging
+
+    configure_logging(json=settings.log_format == "json", level=settings.log_level)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_host(settings, started))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop's where it is installed; it does not exist for Windows."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+async def _host(settings: "Settings", started: Started) -> None:
+    from sandseal_host.api.server import serve as serve_http
+    from sandseal_host.app import Host
+
+    host = Host(settings)
+    restoring = asyncio.ensure_future(host.start())
+    tasks: set[asyncio.Future[Any]] = {restoring}
+
+    def listening(address: str, port: int) -> None:
+        shown = f"[{address}]" if ":" in address else address
+        tasks.add(asyncio.ensure_future(asyncio.to_thread(started, f"http://{shown}:{port}", host.new_token_file)))
+
+    try:
+        await serve_http(
+            host.asgi,
+            host=settings.host,
+            port=settings.port,
+            root_path=settings.root_path,
+            drain_s=settings.drain_s,
+            listening=listening,
+            stopping=host.stopping,
+        )
+        await asyncio.gather(*tasks)
+    finally:
+        await host.stop()
+
+
+def _curl(url: str, manifest: "Manifest", request: Path) -> str:
+    """A curl line that the model answers: zeros in the shapes that it takes, in a file when they are many."""
+    inputs = []
+    for spec in manifest.inputs:
+        shape = [axis if isinstance(axis, int) else 1 for axis in spec.shape]
+        count = 1
+        for size in shape:
+            count *= size
+        filler: Any = {"BYTES": "", "BOOL": False}.get(spec.dtype, 0)
+        inputs.append({"name": spec.name, "datatype": spec.dtype, "shape": shape, "data": [filler] * count})
+    body = json.dumps({"inputs": inputs})
+    if any(len(tensor["data"]) > _INLINE_ELEMENTS for tensor in inputs):
+        request.write_text(body, encoding="utf-8")
+        body = f"@{request}"
+    return f"curl -s {url}/v2/models/{manifest.name}/infer -d '{body}'"

@@ -1,0 +1,113 @@
+"""Metrics in Prometheus' text format: requests counted on the hot path, everything else read when asked for.
+
+Rooms know nothing of Prometheus; they offer `statistics()`, and what is numeric in it becomes a gauge (or, where a
+field's name ends in `_total`, a counter).
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+Statistics = Iterable[tuple[Mapping[str, str], Any]]
+
+
+class ModelMeter:
+    """Counts one model version's answers; plain integers, touched by the event loop alone."""
+
+    __slots__ = ("answers", "buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[int, str], int] = {}
+        self.buckets = [0] * (len(BUCKETS_S) + 1)
+        self.seconds = 0.0
+
+    def count(self, status: int, service_class: str, seconds: float) -> None:
+        """Count an answer of this HTTP status and class that took so long."""
+        key = (status, service_class)
+        self.answers[key] = self.answers.get(key, 0) + 1
+        self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
+        self.seconds += seconds
+
+
+class RequestMetrics(Collector):
+    """The requests of all models."""
+
+    def __init__(self) -> None:
+        self._meters: dict[tuple[str, int], ModelMeter] = {}
+
+    def meter(self, model: str, version: int) -> ModelMeter:
+        """The meter of a model version; the same one whenever asked."""
+        return self._meters.setdefault((model, version), ModelMeter())
+
+    def collect(self) -> Iterator[Metric]:
+        """What was counted, for Prometheus."""
+        labels = ("model", "version")
+        answers = CounterMetricFamily(
+            "sandseal_requests", "Inference requests answered.", labels=(*labels, "code", "class")
+        )
+        latency = HistogramMetricFamily(
+            "sandseal_request_seconds", "From the first look at a request to its answer.", labels=labels
+        )
+        for (model, version), meter in list(self._meters.items()):
+            at = (model, str(version))
+            for (status, service_class), count in list(meter.answers.items()):
+                answers.add_metric((*at, str(status), service_class), count)
+            bounds = (*map(str, BUCKETS_S), "+Inf")
+            latency.add_metric(at, list(zip(bounds, accumulate(meter.buckets), strict=True)), meter.seconds)
+        yield answers
+        yield latency
+
+
+class HostMetrics(Collector):
+    """All metrics of a host; `requests` is what the data plane counts with."""
+
+    def __init__(self) -> None:
+        self.requests = RequestMetrics()
+        self._sources: list[tuple[str, Callable[[], Statistics]]] = []
+        self._registry = CollectorRegistry()
+        for collector in (self.requests, self):
+            self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
+
+    def add(self, prefix: str, source: Callable[[], Statistics]) -> None:
+        """Read more statistics at every scrape.
+
+        Args:
+            prefix: what the metrics' names begin with, such as `sandseal_lane`.
+            source: gives pairs of labels and a frozen dataclass; one source always gives the same label names.
+        """
+        self._sources.append((prefix, source))
+
+    def render(self) -> bytes:
+        """Prometheus' text format, version 0.0.4."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """The statistics of all rooms, for Prometheus."""
+        for prefix, source in self._sources:
+            yield from _families(prefix, source())
+
+
+def _families(prefix: str, statistics: Statistics) -> Iterable[Metric]:
+    families: dict[str, Metric] = {}
+    for labels, record in statistics:
+        for field in fields(record):
+            value = getattr(record, field.name)
+            if isinstance(value, int | float):
+                family = families.setdefault(field.name, _family(f"{prefix}_{field.name}", tuple(labels)))
+                family.add_metric(tuple(labels.values()), value)  # type: ignore[attr-defined]
+    return families.values()
+
+
+def _family(name: str, labels: tuple[str, ...]) -> Metric:
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    return kind(name, name.replace("_", " ").capitalize() + ".", labels=labels)

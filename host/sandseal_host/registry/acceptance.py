@@ -1,0 +1,63 @@
+"""What the registry remembers of an accepted bundle."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sandseal_signing.bundle import Bundle
+from sandseal_signing.digest import Digest
+from sandseal_signing.verdict import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """An enrolled key that signed, as the policy knew it then; `fingerprint` is what a revocation names."""
+
+    key: str
+    holder: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """An accepted bundle, with the verdict as of its acceptance.
+
+    Args:
+        size: bytes of all signed files together.
+        signers: the enrolled keys whose signatures verified.
+        unknown: key hints of the signatures by keys that nobody had enrolled.
+        rule: number of the deciding rule in the policy then in force, from 0.
+        holders: the distinct holders that counted for it.
+        threshold: how many it wanted.
+        reasons: every check of the verdict.
+    """
+
+    id: Digest
+    name: str
+    version: int
+    release: str
+    accepted_at: datetime
+    size: int
+    signers: tuple[Signer, ...]
+    unknown: tuple[str, ...]
+    rule: int | None
+    holders: tuple[str, ...]
+    threshold: int
+    reasons: tuple[Reason, ...]
+
+    @classmethod
+    def of(cls, bundle: Bundle, accepted_at: datetime) -> "Accepted":
+        """What to remember of a bundle that passed every check."""
+        return cls(
+            id=bundle.id,
+            name=bundle.manifest.name,
+            version=bundle.manifest.version,
+            release=bundle.manifest.release,
+            accepted_at=accepted_at,
+            size=sum(resource.size for resource in bundle.statement.resources),
+            signers=tuple(Signer(key.name, key.holder, key.public.fingerprint) for key in bundle.signers),
+            unknown=bundle.unknown,
+            rule=bundle.verdict.rule,
+            holders=bundle.verdict.holders,
+            threshold=bundle.verdict.threshold,
+            reasons=bundle.verdict.reasons,
+        )

@@ -1,0 +1,183 @@
+"""The catalog: which bundles were accepted, from which files, how high versions went, what should be live."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from typing import Self
+
+from sqlalchemy import delete, exists, func, select
+
+from sandseal_host.errors import BundleUnknown, ModelUnknown, VersionStale
+from sandseal_host.registry.acceptance import Accepted, Signer
+from sandseal_host.registry.database import Database
+from sandseal_host.registry.tables import BundleRow, CatalogRow, FileRow, IntentionRow, NameRow, SignatureRow
+from sandseal_signing.bundle import Bundle
+from sandseal_signing.digest import Digest
+from sandseal_signing.envelope import Envelope
+from sandseal_signing.verdict import Reason
+
+_BATCH = 500  # values in one query; SQLite's oldest limit is 999
+
+
+class Catalog:
+    """The accepted bundles in a database; thread-safe, every change is one transaction.
+
+    Args:
+        url: see `Database`.
+
+    Raises:
+        StoreError: the database cannot be used; so from every method.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.database = Database(url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+    @property
+    def identity(self) -> str:
+        """A name that no other catalog has, as 32 hex digits."""
+        with self.database.reading() as session:
+            return session.scalars(select(CatalogRow.identity)).one()
+
+    def add(self, bundle: Bundle, accepted: Accepted) -> None:
+        """Remember an accepted bundle and raise its name's version mark.
+
+        Raises:
+            VersionStale: the mark is at this version or above; of several uploads the first one added wins.
+        """
+        with self.database.writing() as session:
+            mark = session.get(NameRow, accepted.name, with_for_update=True)
+            if mark is not None and accepted.version <= mark.newest:
+                raise VersionStale(
+                    f"version {accepted.version} of {accepted.name!r} is not above {mark.newest}, accepted before",
+                    newest=mark.newest,
+                )
+            session.merge(NameRow(name=accepted.name, newest=accepted.version))
+            session.flush()
+            session.add(_row(bundle, accepted))
+
+    def newest(self, name: str) -> int | None:
+        """The highest version ever accepted under the name, deleted ones included."""
+        with self.database.reading() as session:
+            return session.scalar(select(NameRow.newest).where(NameRow.name == name))
+
+    def get(self, bundle_id: Digest) -> Accepted | None:
+        """The acceptance of a bundle, if it was accepted and not deleted."""
+        with self.database.reading() as session:
+            row = session.get(BundleRow, bundle_id.hex)
+            return _accepted(row) if row else None
+
+    def find(self, name: str, version: int | None = None) -> Accepted | None:
+        """The acceptance of this version, or of the newest one that is there."""
+        query = select(BundleRow).where(BundleRow.name == name).order_by(BundleRow.version.desc()).limit(1)
+        if version is not None:
+            query = query.where(BundleRow.version == version)
+        with self.database.reading() as session:
+            row = session.scalar(query)
+            return _accepted(row) if row else None
+
+    def all(self) -> tuple[Accepted, ...]:
+        """Every accepted bundle, by name and version."""
+        with self.database.reading() as session:
+            rows = session.scalars(select(BundleRow).order_by(BundleRow.name, BundleRow.version))
+            return tuple(map(_accepted, rows))
+
+    def count(self) -> int:
+        """How many bundles there are."""
+        with self.database.reading() as session:
+            return session.scalar(select(func.count()).select_from(BundleRow)) or 0
+
+    def signatures(self, bundle_id: Digest) -> Mapping[str, bytes]:
+        """The bundle's signature files by name."""
+        with self.database.reading() as session:
+            rows = session.scalars(select(SignatureRow).where(SignatureRow.bundle_id == bundle_id.hex))
+            return {row.name: row.data for row in rows}
+
+    def unused(self, digests: Collection[Digest]) -> frozenset[Digest]:
+        """Those of the digests that no file of an accepted bundle has."""
+        asked = sorted(digest.hex for digest in digests)
+        used: set[str] = set()
+        with self.database.reading() as session:
+            for start in range(0, len(asked), _BATCH):
+                batch = asked[start : start + _BATCH]
+                used.update(session.scalars(select(FileRow.digest).where(FileRow.digest.in_(batch)).distinct()))
+        return frozenset(Digest(text) for text in asked if text not in used)
+
+    def remove(self, bundle_id: Digest) -> frozenset[Digest]:
+        """Forget a bundle and the intention to serve it, not its version; the digests of its files.
+
+        Raises:
+            BundleUnknown: there is no such bundle.
+        """
+        with self.database.writing() as session:
+            files = session.scalars(select(FileRow.digest).where(FileRow.bundle_id == bundle_id.hex).distinct())
+            digests = frozenset(map(Digest, files))
+            if not digests:  # every bundle has at least its bundle.json
+                raise BundleUnknown(f"no bundle {bundle_id} was accepted", bundle=bundle_id.hex)
+            session.execute(delete(BundleRow).where(BundleRow.id == bundle_id.hex))  # the database deletes its parts
+            return digests
+
+    def intend(self, name: str, version: int | None) -> None:
+        """Remember which version should be live under a name; None for none.
+
+        Raises:
+            ModelUnknown: that version is not there.
+        """
+        with self.database.writing() as session:
+            if version is not None:
+                query = exists().where(BundleRow.name == name, BundleRow.version == version)
+                if not session.scalar(select(query)):
+                    raise ModelUnknown(f"no version {version} of {name!r} was accepted", name=name, version=version)
+                session.merge(IntentionRow(name=name, version=version))
+            elif row := session.get(IntentionRow, name):
+                session.delete(row)
+
+    def intended(self) -> Mapping[str, int]:
+        """The version that should be live, by name."""
+        with self.database.reading() as session:
+            return {row.name: row.version for row in session.scalars(select(IntentionRow))}
+
+
+def _row(bundle: Bundle, accepted: Accepted) -> BundleRow:
+    return BundleRow(
+        id=accepted.id.hex,
+        name=accepted.name,
+        version=accepted.version,
+        release=accepted.release,
+        accepted_at=accepted.accepted_at,
+        size=accepted.size,
+        rule=accepted.rule,
+        threshold=accepted.threshold,
+        holders=list(accepted.holders),
+        signers=[asdict(signer) for signer in accepted.signers],
+        unknown=list(accepted.unknown),
+        reasons=[asdict(reason) for reason in accepted.reasons],
+        payload=next(Envelope.parse(data, name).payload for name, data in bundle.signatures.items()),
+        signatures=[SignatureRow(name=name, data=data) for name, data in bundle.signatures.items()],
+        files=[FileRow(name=r.name, digest=r.digest.hex, size=r.size) for r in bundle.statement.resources],
+    )
+
+
+def _accepted(row: BundleRow) -> Accepted:
+    return Accepted(
+        id=Digest(row.id),
+        name=row.name,
+        version=row.version,
+        release=row.release,
+        accepted_at=row.accepted_at,
+        size=row.size,
+        signers=tuple(Signer(**signer) for signer in row.signers),
+        unknown=tuple(row.unknown),
+        rule=row.rule,
+        holders=tuple(row.holders),
+        threshold=row.threshold,
+        reasons=tuple(Reason(**reason) for reason in row.reasons),
+    )

@@ -1,0 +1,263 @@
+"""A model loaded on a device: verified bytes in, batches of rows through, memory back at the end."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from sandseal_host.errors import ModelFailed, ModelInvalid, NotReady
+from sandseal_host.runtime.binding import Binding
+from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.failures import load_failure, run_failure
+from sandseal_host.runtime.feeds import Feeds
+from sandseal_host.runtime.graph import check_graph
+from sandseal_host.runtime.memory import resident_bytes, trim
+from sandseal_host.runtime.signature import check_signature
+from sandseal_host.runtime.text import from_strings
+from sandseal_host.tensors import KINDS, Tensor
+from sandseal_signing.manifest import DataType, ModelSpec, TensorSpec
+
+_SILENT = 4  # log severity: what goes wrong comes as exceptions
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """A session's memory and copies.
+
+    Args:
+        device: where it runs.
+        resident_bytes: how much the process grew while it was loaded and warmed; 0 where the system does not say.
+        buffer_bytes: held by its input buffers.
+        bindings: runs that it can have in flight without making new buffers.
+        copied_bytes: gathered into the buffers so far; a single contiguous request is not copied.
+        warm: whether the warm-up run went through; a model may rightly refuse the zeros that it is given.
+    """
+
+    device: str
+    resident_bytes: int
+    buffer_bytes: int
+    bindings: int
+    copied_bytes: int
+    warm: bool
+
+
+class Session:
+    """A loaded model; runs batches, several at once, each in buffers of its own. Made by `open`."""
+
+    def __init__(self, spec: ModelSpec, core: onnxruntime.InferenceSession, device: Device, max_rows: int) -> None:
+        tensors = (*spec.inputs, *spec.outputs)
+        self._spec, self._core, self._device = spec, core, device
+        self._batched = all(tensor.batched for tensor in tensors)
+        self._max_rows = max_rows if self._batched else 1
+        self._free_axes = any(isinstance(axis, str) for s in spec.inputs for axis in s.shape[self._batched :])
+        self._text = any(tensor.dtype is DataType.BYTES for tensor in tensors)
+        self._free: list[Binding | Feeds] = []  # list.pop and append are atomic
+        self._made: list[Binding | Feeds] = []
+        self._resident = 0
+        self._warm = False
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        spec: ModelSpec,
+        model: bytes,
+        external: Mapping[str, bytes],
+        device: Device,
+        *,
+        threads: int = 1,
+        max_rows: int | None = None,
+    ) -> Self:
+        """Load a model and run it once.
+
+        Args:
+            spec: what the manifest says of it; the graph must be just that.
+            model: the ONNX graph.
+            external: its weights by file name; not needed any more when this returns.
+            device: where it runs; never anywhere else.
+            threads: that one run uses.
+            max_rows: the most rows of a run, where fewer than the manifest's.
+
+        Raises:
+            ModelInvalid: it does not load, or is not what the manifest says.
+            DeviceUnavailable: it cannot run on the device.
+            MemoryExhausted: there is no room.
+        """
+        before = resident_bytes()
+        locations = check_graph(spec, model)
+        core = _load(spec, model, _external(spec, external, locations), device, threads)
+        session = cls(spec, core, device, min(spec.batching.max_rows, max_rows or spec.batching.max_rows))
+        try:
+            device.check_session(core)
+            check_signature(spec, core)
+            session._warm_up()
+        except Exception:
+            session.close()
+            raise
+        session._resident = max(0, resident_bytes() - before)
+        return session
+
+    @property
+    def max_rows(self) -> int:
+        """The most rows that one run takes."""
+        return self._max_rows
+
+    def bucket(self, inputs: tuple[Tensor, ...]) -> Hashable:
+        """What requests must have in common to share a batch: their shapes behind the batch axis."""
+        if not self._free_axes:
+            return None
+        return tuple([tensor.shape[self._batched :] for tensor in inputs])
+
+    def run(self, requests: Sequence[tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
+        """Run requests of one bucket as one batch.
+
+        Args:
+            requests: each the inputs in the spec's order; a single one where the model has no batch axis.
+
+        Returns:
+            Each request's outputs in the spec's order: views, valid while they are referenced.
+
+        Raises:
+            ModelFailed, RequestInvalid: an input caused it, or may have.
+            MemoryExhausted: the device had no room.
+            NotReady: the session is closed.
+        """
+        rows = [inputs[0].shape[0] for inputs in requests] if self._batched else [1]
+        arrays = self._run(requests, sum(rows))
+        mismatch = self._mismatch(arrays, sum(rows))
+        if mismatch:
+            raise ModelFailed(mismatch)
+        return self._split(arrays, rows)
+
+    def statistics(self) -> SessionStatistics:
+        """The figures at this moment."""
+        return SessionStatistics(
+            device=str(self._device),
+            resident_bytes=self._resident,
+            buffer_bytes=sum(binding.nbytes for binding in self._made),
+            bindings=len(self._made),
+            copied_bytes=sum(binding.copied for binding in self._made),
+            warm=self._warm,
+        )
+
+    def close(self) -> None:
+        """Give all memory back; no run may be in flight. Outputs that are still referenced stay valid."""
+        self._closed = True
+        self._free.clear()
+        self._made.clear()
+        self._core = None
+        trim()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, requests: Sequence[tuple[Tensor, ...]], rows: int) -> list[NDArray[Any]]:
+        try:
+            binding = self._free.pop()
+        except IndexError:
+            binding = self._make()
+        try:
+            return binding.run(requests, rows)
+        except Exception as error:
+            raise run_failure(error) from error
+        finally:
+            self._free.append(binding)
+
+    def _make(self) -> Binding | Feeds:
+        if self._closed:
+            raise NotReady("the session is closed")
+        make = Feeds(self._core, self._spec) if self._text else Binding(self._core, self._spec, self._device)
+        self._made.append(make)
+        return make
+
+    def _split(self, arrays: list[NDArray[Any]], rows: list[int]) -> list[tuple[Tensor, ...]]:
+        """Each request's rows of each output."""
+        ends = list(accumulate(rows))
+        ranges = list(zip([0, *ends], ends, strict=False))
+        outputs = [_parts(spec, array, ranges) for spec, array in zip(self._spec.outputs, arrays, strict=True)]
+        return list(zip(*outputs, strict=True))
+
+    def _mismatch(self, arrays: list[NDArray[Any]], rows: int) -> str:
+        """What is wrong with the outputs' shapes; empty if nothing. Nobody may get another's rows."""
+        for spec, array in zip(self._spec.outputs, arrays, strict=True):
+            shape = array.shape
+            if len(shape) != len(spec.shape) or any(
+                size != axis if isinstance(axis, int) else self._batched and axis == "batch" and size != rows
+                for size, axis in zip(shape, spec.shape, strict=True)
+            ):
+                return f"output {spec.name!r} has shape {list(shape)} for {rows} rows, not {list(spec.shape)}"
+        return ""
+
+    def _warm_up(self) -> None:
+        """Run two rows of zeros: allocates what runs need, and shows whether the outputs' rows are the inputs'."""
+        rows = min(2, self._max_rows)
+        inputs = tuple(_zeros(spec, rows if self._batched else 1) for spec in self._spec.inputs)
+        try:
+            arrays = self._run([inputs], rows)
+        except ModelFailed:
+            return
+        mismatch = self._mismatch(arrays, rows)
+        if mismatch:
+            raise ModelInvalid(mismatch, file=self._spec.file)
+        self._warm = True
+
+
+def _load(
+    spec: ModelSpec, model: bytes, external: Mapping[str, bytes], device: Device, threads: int
+) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads  # never the default: it pins threads, which containers forbid
+    options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # grows with every new shape (onnxruntime#11118)
+    options.log_severity_level = _SILENT
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    device.configure(options)
+    if external:
+        buffers = list(external.values())
+        options.add_external_initializers_from_files_in_memory(
+            list(external), buffers, [len(buffer) for buffer in buffers]
+        )
+    try:
+        core = onnxruntime.InferenceSession(model, options, providers=device.providers, enable_fallback=0)
+    except Exception as error:
+        raise load_failure(error, spec.file) from error
+    core._model_bytes = None  # else the graph's bytes stay as long as the session
+    return core
+
+
+def _external(spec: ModelSpec, external: Mapping[str, bytes], locations: Sequence[str]) -> Mapping[str, bytes]:
+    """The external files' bytes by the locations under which the graph knows them."""
+    folder = spec.file[: spec.file.rfind("/") + 1]
+    missing = [location for location in locations if folder + location not in external]
+    if missing:
+        raise ModelInvalid(f"{spec.file} needs {missing}, which were not handed over", missing=missing)
+    return {location: external[folder + location] for location in locations}
+
+
+def _parts(spec: TensorSpec, array: NDArray[Any], ranges: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """The ranges of an output's rows, each as a tensor; the whole array where there is but one."""
+    name, dtype = spec.name, spec.dtype
+    if dtype is DataType.BYTES:
+        return [from_strings(name, array[a:b] if len(ranges) > 1 else array) for a, b in ranges]
+    if len(ranges) == 1:
+        return [Tensor(name, dtype, array.shape, array)]
+    tail = array.shape[1:]
+    return [Tensor(name, dtype, (b - a, *tail), array[a:b]) for a, b in ranges]
+
+
+def _zeros(spec: TensorSpec, rows: int) -> Tensor:
+    """An input of zeros (empty strings), with free axes of size 1."""
+    shape = tuple(rows if axis == "batch" else 1 if isinstance(axis, str) else axis for axis in spec.shape)
+    kind = KINDS[spec.dtype]
+    data = np.zeros(shape if kind.size else 4 * int(np.prod(shape)), kind.numpy)
+    return Tensor(spec.name, spec.dtype, shape, data)

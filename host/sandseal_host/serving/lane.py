@@ -1,0 +1,185 @@
+"""One model's lane: a scheduler, the threads that run its batches, and the futures of those who wait."""
+
+import asyncio
+from dataclasses import dataclass
+from time import monotonic
+
+from sandseal_host.errors import DeadlineExpired, NotReady
+from sandseal_host.serving.batch import Cut
+from sandseal_host.serving.ports import BatchRunner
+from sandseal_host.serving.request import Request, Response
+from sandseal_host.serving.runtimes import RunTimes
+from sandseal_host.serving.scheduler import Scheduler, SchedulerSettings, SchedulerStatistics
+from sandseal_host.serving.ticket import Ticket
+from sandseal_host.serving.workers import Ran, Workers
+
+INLINE_BELOW_S = 250e-6
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatistics:
+    """A lane's counts.
+
+    Args:
+        scheduler: its queue and batches.
+        inline: batches that ran on the event loop's thread.
+        threaded: batches that ran on the lane's threads.
+    """
+
+    scheduler: SchedulerStatistics
+    inline: int
+    threaded: int
+
+
+class Lane:
+    """Answers requests in batches; lives on one event loop.
+
+    What arrives in one turn of the loop is scheduled together at its end. A batch whose kind was measured to take
+    less processor time than handing it over would cost runs on the loop at that point, one a turn; all others run
+    on threads, and their results come back once per batch.
+
+    Args:
+        runner: runs the batches; the lane does not close it.
+        settings: bounds of queue and batches.
+        name: for threads and messages.
+        inline_below_s: processor seconds below which a batch may run on the loop; 0 = never, as it must be where
+            the processor's time is not the run's (a GPU).
+    """
+
+    def __init__(
+        self,
+        runner: BatchRunner,
+        settings: SchedulerSettings,
+        *,
+        name: str = "model",
+        inline_below_s: float = INLINE_BELOW_S,
+    ) -> None:
+        self._runner, self._name, self._inline_below_s = runner, name, inline_below_s
+        self._loop = asyncio.get_running_loop()
+        self._scheduler = Scheduler(settings)
+        self._workers = Workers(runner, settings.instances, name, self._loop, self._settle)
+        self._run_times = RunTimes()
+        self._pumping = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._closing = False
+        self._idle = asyncio.Event()
+        self._inline = self._threaded = 0
+
+    async def run(self, request: Request) -> Response:
+        """Answer a request with the model's outputs; `timings` has `queue` and `run`.
+
+        A caller that is cancelled leaves the queue at once.
+
+        Raises:
+            RequestInvalid, QueueFull, DeadlineImpossible, DeadlineExpired: see `Scheduler.add`.
+            NotReady: the lane is closing.
+            ModelError, MemoryExhausted: the run failed.
+        """
+        if self._closing:
+            raise self._closed()
+        answer: asyncio.Future[Response] = self._loop.create_future()
+        ticket = Ticket(request, self._runner.bucket(request.inputs), answer)
+        self._scheduler.add(ticket, monotonic())
+        self._pump_soon()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._forget(ticket)
+            raise
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Take no more requests, answer those that wait and run, and end the threads.
+
+        Args:
+            timeout_s: seconds after which what still waits is refused; None = no bound. A running batch always ends.
+        """
+        self._closing = True
+        self._note_idle()
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            for ticket in self._scheduler.clear():
+                _refuse(ticket, self._closed())
+            self._note_idle()
+            await self._idle.wait()
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.to_thread(self._workers.close)
+
+    def explain(self) -> tuple[Cut, ...]:
+        """The last batches, oldest first: why each was cut."""
+        return self._scheduler.explain()
+
+    def statistics(self) -> LaneStatistics:
+        """The counts at this moment."""
+        return LaneStatistics(self._scheduler.statistics(), self._inline, self._threaded)
+
+    def _closed(self) -> NotReady:
+        return NotReady(f"{self._name} is being unloaded", model=self._name)
+
+    def _forget(self, ticket: Ticket) -> None:
+        self._scheduler.discard(ticket.request.id)
+        if not ticket.answer.cancel() and not ticket.answer.cancelled():
+            ticket.answer.exception()  # answered in the turn in which its caller was cancelled: it was looked at
+        self._note_idle()
+
+    def _pump_soon(self) -> None:
+        if not self._pumping:
+            self._pumping = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Do all that is due: refuse what expired, start batches, set the timer for what comes next."""
+        self._pumping = False
+        now = monotonic()
+        for ticket in self._scheduler.expire(now):
+            _refuse(ticket, DeadlineExpired(f"no turn within {now - ticket.queued:.3g} s of waiting"))
+        while (batch := self._scheduler.next_batch(now)) is not None:
+            if self._run_times.seconds(batch) < self._inline_below_s:
+                self._inline += 1
+                self._settle(Ran(batch, self._runner))
+                break  # the rest in the next turn: the loop has others to serve
+            self._threaded += 1
+            self._workers.submit(batch)
+        if not self._pumping:
+            self._set_timer(now)
+        self._note_idle()
+
+    def _settle(self, ran: Ran) -> None:
+        """Answer a batch's requests, on the loop."""
+        self._scheduler.done(ran.batch, ran.ended)
+        self._run_times.record(ran.batch, ran.cost)
+        run_s = ran.ended - ran.began
+        for ticket, outcome in zip(ran.batch.tickets, ran.outcomes, strict=True):
+            answer: asyncio.Future[Response] = ticket.answer
+            if answer.done():
+                continue
+            if isinstance(outcome, Exception):
+                answer.set_exception(outcome)
+            else:
+                answer.set_result(Response(outcome, {"queue": ran.began - ticket.queued, "run": run_s}))
+        self._pump_soon()
+
+    def _set_timer(self, now: float) -> None:
+        """Keep one timer, at or before the time at which the scheduler wants to be called."""
+        wake_at = self._scheduler.wake_at()
+        if wake_at is None or wake_at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = wake_at
+        self._timer = self._loop.call_later(max(0.0, wake_at - now), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        self._pump_soon()
+
+    def _note_idle(self) -> None:
+        if self._closing and self._scheduler.idle:
+            self._idle.set()
+
+
+def _refuse(ticket: Ticket, error: Exception) -> None:
+    if not ticket.answer.done():
+        ticket.answer.set_exception(error)

@@ -1,0 +1,145 @@
+"""The models that this host serves: one map, swapped whole."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sandseal_host.errors import ModelUnknown, NotReady
+from sandseal_host.serving.model import Model, ModelState
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One line of the repository index.
+
+    Args:
+        name: of the model.
+        version: of it.
+        state: the present one.
+        reason: why it failed; empty otherwise.
+    """
+
+    name: str
+    version: int
+    state: ModelState
+    reason: str
+
+
+_Versions = Mapping[int, Model]
+_LOADED = (ModelState.READY, ModelState.DRAINING)
+
+
+class LiveModels:
+    """Every model that is loaded, loading, draining or failed, by name and version; lives on the event loop.
+
+    Readers see the map before or after a change, never within one.
+    """
+
+    def __init__(self) -> None:
+        self._models: Mapping[str, _Versions] = {}
+        self._serving: Mapping[str, Model] = {}
+        self._retiring: dict[Model, asyncio.Task[None]] = {}
+
+    def get(self, name: str, version: int | None = None) -> Model:
+        """The model to send a request to; call `infer` in the same turn of the loop, or within `Model.hold`.
+
+        Args:
+            name: of the model.
+            version: of it; None = the one that serves.
+
+        Raises:
+            ModelUnknown: no such model or version.
+            NotReady: it is known but does not serve.
+        """
+        model = self._serving.get(name)
+        if model is None or version not in (None, model.version):
+            model = self._other(name, version)
+        if model.state is not ModelState.READY:
+            raise NotReady(f"{model!r} is {model.state}", model=name, state=str(model.state))
+        return model
+
+    def announce(self, model: Model) -> None:
+        """Show a model in the index while it loads, or after it failed."""
+        self._put(model)
+
+    async def replace(self, model: Model, *, drain_s: float | None = None) -> None:
+        """Let a ready model serve its name; others of that name answer what they have, then give their memory back.
+
+        Args:
+            model: ready.
+            drain_s: seconds that the others get for what waits in them.
+
+        Raises:
+            NotReady: the model is not ready, so the one that serves stays.
+        """
+        if model.state is not ModelState.READY:
+            raise NotReady(f"{model!r} is {model.state}", model=model.name)
+        known = {*self._versions(model.name), *filter(None, [self._serving.get(model.name)])}
+        self._put(model)
+        self._serving = {**self._serving, model.name: model}
+        await self._retire([m for m in known if m is not model and m.state in _LOADED], drain_s)
+
+    async def unload(self, name: str, version: int | None = None, *, drain_s: float | None = None) -> None:
+        """Stop serving a model, or one version of it; returns when its memory is back.
+
+        Raises:
+            ModelUnknown: no such model or version.
+            NotReady: it is being loaded.
+        """
+        models = [m for m in self._versions(name) if version in (None, m.version)]
+        if not models:
+            raise _unknown(name, version)
+        for model in models:
+            if model.state not in (*_LOADED, ModelState.FAILED):
+                raise NotReady(f"{model!r} is {model.state}", model=name, state=str(model.state))
+        self._serving = {n: m for n, m in self._serving.items() if m not in models}
+        await self._retire(models, drain_s)
+
+    def index(self) -> tuple[IndexEntry, ...]:
+        """All models by name and version, with their states."""
+        return tuple(
+            IndexEntry(m.name, m.version, m.state, m.reason)
+            for name in sorted(self._models)
+            for _, m in sorted(self._models[name].items())
+        )
+
+    def _versions(self, name: str) -> list[Model]:
+        return list(self._models.get(name, {}).values())
+
+    def _other(self, name: str, version: int | None) -> Model:
+        """A model that does not serve by default: the version asked for, or the newest, to say what it is doing."""
+        versions = self._models.get(name, {})
+        key = version if version is not None else max(versions, default=0)
+        if key not in versions:
+            raise _unknown(name, version)
+        return versions[key]
+
+    def _put(self, model: Model) -> None:
+        versions = {**self._models.get(model.name, {}), model.version: model}
+        self._models = {**self._models, model.name: versions}
+
+    def _remove(self, model: Model) -> None:
+        versions = {v: m for v, m in self._models.get(model.name, {}).items() if m is not model}
+        rest = {name: old for name, old in self._models.items() if name != model.name}
+        self._models = {**rest, model.name: versions} if versions else rest
+
+    async def _retire(self, models: list[Model], drain_s: float | None) -> None:
+        """Drain, unload and forget; joined by all who ask for it, and not stopped when one of them goes away."""
+        for model in models:
+            if model not in self._retiring:
+                self._retiring[model] = asyncio.create_task(self._end(model, drain_s))
+        await asyncio.gather(*(asyncio.shield(self._retiring[model]) for model in models))
+
+    async def _end(self, model: Model, drain_s: float | None) -> None:
+        try:
+            if model.state is ModelState.READY:
+                await model.drain(drain_s)
+                await model.unload()
+            self._remove(model)
+        finally:
+            del self._retiring[model]
+
+
+def _unknown(name: str, version: int | None) -> ModelUnknown:
+    what = f"model {name!r}" + (f" version {version}" if version is not None else "")
+    return ModelUnknown(f"there is no {what}", model=name)

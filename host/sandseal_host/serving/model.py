@@ -1,0 +1,229 @@
+"""A model version as it is served: pre stage, lane, post stage, and the states around them."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from sandseal_host.errors import HostError, NotReady, PluginBadOutput
+from sandseal_host.serving.lane import Lane, LaneStatistics
+from sandseal_host.serving.ports import BatchRunner, StageRunner
+from sandseal_host.serving.request import Request, Response
+from sandseal_host.tensors import KINDS, Tensor
+from sandseal_signing.manifest import Manifest, TensorSpec
+
+
+class ModelState(StrEnum):
+    """Where a model version is in its life."""
+
+    PENDING = "pending"
+    VERIFYING = "verifying"
+    LOADING = "loading"
+    WARMING = "warming"
+    READY = "ready"
+    DRAINING = "draining"
+    UNLOADED = "unloaded"
+    FAILED = "failed"
+
+
+_NEXT: Mapping[ModelState, frozenset[ModelState]] = {
+    ModelState.PENDING: frozenset({ModelState.VERIFYING, ModelState.FAILED}),
+    ModelState.VERIFYING: frozenset({ModelState.LOADING, ModelState.FAILED}),
+    ModelState.LOADING: frozenset({ModelState.WARMING, ModelState.FAILED}),
+    ModelState.WARMING: frozenset({ModelState.READY, ModelState.FAILED}),
+    ModelState.READY: frozenset({ModelState.DRAINING}),
+    ModelState.DRAINING: frozenset({ModelState.UNLOADED}),
+    ModelState.UNLOADED: frozenset(),
+    ModelState.FAILED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParts:
+    """What a loaded model runs on; the model closes them when it is unloaded.
+
+    Args:
+        runner: the session.
+        lane: its queue and threads.
+        pre: makes the model's inputs out of the public ones.
+        post: makes the public outputs out of the model's.
+    """
+
+    runner: BatchRunner
+    lane: Lane
+    pre: StageRunner | None = None
+    post: StageRunner | None = None
+
+    def close(self) -> None:
+        """Give all memory back; blocks."""
+        for part in (self.pre, self.post, self.runner):
+            if part is not None:
+                part.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatistics:
+    """A model's counts: its state, the requests in flight, and its lane once it has one."""
+
+    state: ModelState
+    in_flight: int
+    lane: LaneStatistics | None
+
+
+class Model:
+    """One version of one model, from the moment its load begins until its memory is back.
+
+    Args:
+        manifest: signed; says what the model is called, takes and gives.
+        bundle_id: of the bundle that it comes from.
+    """
+
+    def __init__(self, manifest: Manifest, bundle_id: str) -> None:
+        self.manifest = manifest
+        self.bundle_id = bundle_id
+        self.state = ModelState.PENDING
+        self.reason = ""  # why it failed
+        self._parts: ModelParts | None = None
+        self._in_flight = 0
+        self._quiet = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.manifest.name
+
+    @property
+    def version(self) -> int:
+        """The model's version."""
+        return self.manifest.version
+
+    def advance(self, state: ModelState) -> None:
+        """Go on to the next state.
+
+        Raises:
+            HostError: the state does not follow on the present one.
+        """
+        if state not in _NEXT[self.state]:
+            raise HostError(f"{self!r} cannot become {state}")
+        self.state = state
+
+    def serve(self, parts: ModelParts) -> None:
+        """Become ready on these parts."""
+        self.advance(ModelState.READY)
+        self._parts = parts
+
+    def fail(self, reason: str) -> None:
+        """Note that the load failed, and why."""
+        self.advance(ModelState.FAILED)
+        self.reason = reason
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep the model from being unloaded, for callers that await something between `get` and `infer`."""
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def infer(self, request: Request) -> Response:
+        """Answer a request: pre stage, lane, post stage; `timings` has the seconds of each.
+
+        A draining model still answers: whoever got hold of it before it was replaced loses nothing.
+
+        Raises:
+            NotReady: the model is not loaded, or no longer.
+            HostError: as its stages and lane raise.
+        """
+        parts = self._parts
+        if parts is None:
+            raise NotReady(f"{self!r} is {self.state}", model=self.name, state=str(self.state))
+        self._in_flight += 1
+        try:
+            if parts.pre is None and parts.post is None and request.rows:
+                return await parts.lane.run(request)
+            return await self._staged(parts, request)
+        finally:
+            self._release()
+
+    async def drain(self, timeout_s: float | None = None) -> None:
+        """Answer what is in flight.
+
+        Args:
+            timeout_s: seconds after which requests that still wait for their batch are refused.
+        """
+        self.advance(ModelState.DRAINING)
+        self._note_quiet()
+        try:
+            await asyncio.wait_for(self._quiet.wait(), timeout_s)
+        except TimeoutError:
+            if self._parts is not None:
+                await self._parts.lane.close(0)
+            await self._quiet.wait()
+
+    async def unload(self) -> None:
+        """Give all memory back; the model must have been drained."""
+        self.advance(ModelState.UNLOADED)
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            await parts.lane.close()
+            await asyncio.to_thread(parts.close)
+
+    def statistics(self) -> ModelStatistics:
+        """The counts at this moment."""
+        lane = self._parts.lane.statistics() if self._parts else None
+        return ModelStatistics(self.state, self._in_flight, lane)
+
+    def __repr__(self) -> str:
+        return f"model {self.name!r} version {self.version}"
+
+    async def _staged(self, parts: ModelParts, request: Request) -> Response:
+        urgency = request.arrival + request.service_class.target_s
+        timings: dict[str, float] = {}
+        if parts.pre is not None:
+            began = time.monotonic()
+            inputs = await parts.pre.apply(request.inputs, request.parameters, urgency, request.deadline)
+            request = replace(request, inputs=inputs, rows=self._rows(inputs))
+            timings["pre"] = time.monotonic() - began
+        response = await parts.lane.run(request) if request.rows else self._nothing(request)
+        timings.update(response.timings)
+        outputs = response.outputs
+        if parts.post is not None:
+            began = time.monotonic()
+            outputs = await parts.post.apply(outputs, request.parameters, urgency, request.deadline)
+            timings["post"] = time.monotonic() - began
+        return Response(outputs, timings)
+
+    def _rows(self, inputs: tuple[Tensor, ...]) -> int:
+        """Rows of the model's inputs as the pre stage made them."""
+        specs = self.manifest.model.inputs
+        rows = {t.rows for t, spec in zip(inputs, specs, strict=True) if spec.batched} or {1}
+        if len(rows) > 1:
+            raise PluginBadOutput(f"the pre stage made inputs of {sorted(rows)} rows for one request")
+        return rows.pop()
+
+    def _nothing(self, request: Request) -> Response:
+        """The answer to no rows, without a run: outputs without rows, free axes as in the inputs or 0."""
+        sizes = {
+            axis: size
+            for tensor, spec in zip(request.inputs, self.manifest.model.inputs, strict=True)
+            for axis, size in zip(spec.shape, tensor.shape, strict=True)
+        }
+        return Response(tuple(_empty(spec, sizes) for spec in self.manifest.model.outputs))
+
+    def _release(self) -> None:
+        self._in_flight -= 1
+        self._note_quiet()
+
+    def _note_quiet(self) -> None:
+        if self.state is ModelState.DRAINING and not self._in_flight:
+            self._quiet.set()
+
+
+def _empty(spec: TensorSpec, sizes: Mapping[int | str, int]) -> Tensor:
+    shape = tuple(axis if isinstance(axis, int) else sizes.get(axis, 0) for axis in spec.shape)
+    return Tensor(spec.name, spec.dtype, shape, np.zeros(shape, KINDS[spec.dtype].numpy))

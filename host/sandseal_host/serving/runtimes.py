@@ -1,0 +1,35 @@
+"""What runs cost, by kind of batch: decides which batches are short enough for the event loop's own thread."""
+
+from collections.abc import Hashable
+
+from sandseal_host.serving.batch import Batch
+
+_FORGET = 1 / 16
+_MAX_KINDS = 1024
+
+
+class RunTimes:
+    """Processor seconds of runs, by bucket and power of two of rows.
+
+    Processor time of the calling thread, so that waiting for the interpreter lock or for a core does not count as
+    the model's own time. It rises at once and falls slowly: one long run keeps its kind away from the loop for long.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[tuple[Hashable, int], float] = {}
+
+    def seconds(self, batch: Batch) -> float:
+        """What a run like this one cost; infinite when none was measured."""
+        return self._seconds.get(_kind(batch), float("inf"))
+
+    def record(self, batch: Batch, seconds: float) -> None:
+        """Count a run."""
+        kind = _kind(batch)
+        before = self._seconds.get(kind, seconds)
+        if len(self._seconds) >= _MAX_KINDS:
+            self._seconds.clear()
+        self._seconds[kind] = max(seconds, before + (seconds - before) * _FORGET)
+
+
+def _kind(batch: Batch) -> tuple[Hashable, int]:
+    return batch.tickets[0].bucket, batch.rows.bit_length()

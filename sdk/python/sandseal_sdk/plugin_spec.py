@@ -1,0 +1,88 @@
+"""plugin.toml: a stage of bundle.json in TOML, with what it takes to build it (schema sandseal.plugin/1, closed)."""
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sandseal_sdk.errors import PluginFolderInvalid
+from sandseal_signing.errors import SandsealError
+from sandseal_signing.manifest import StageSpec, read_stage
+from sandseal_signing.names import is_model_name
+from sandseal_signing.schema import Node
+
+FILE = "plugin.toml"
+SCHEMA = "sandseal.plugin/1"
+LANGUAGES = ("python", "c")
+STAGES = ("pre", "post")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSpec(StageSpec):
+    """A plugin's folder: the stage that it is to be, and how to build it.
+
+    Args:
+        name: names the wasm file.
+        folder: holds plugin.toml, the source, the assets and cases/.
+        language: python or c.
+        source: the source file, relative to the folder.
+        position: pre or post.
+        libc: C only: link a C library (`#include <math.h>`, `malloc`).
+    """
+
+    name: str
+    folder: Path
+    language: str
+    source: str
+    position: str
+    libc: bool = False
+
+    @property
+    def stage(self) -> StageSpec:
+        """The stage alone, as bundle.json describes it."""
+        return StageSpec(**{field.name: getattr(self, field.name) for field in fields(StageSpec)})
+
+
+def read_plugin_spec(folder: Path) -> PluginSpec:
+    """Read a plugin folder's plugin.toml.
+
+    Raises:
+        PluginFolderInvalid: no such file, not TOML, or not schema sandseal.plugin/1; the message names the place.
+    """
+    path = folder / FILE
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _spec(folder, document)
+    except FileNotFoundError:
+        raise PluginFolderInvalid(f"{folder} is no plugin: it holds no {FILE}") from None
+    except (OSError, ValueError, TypeError) as error:  # TypeError: the config holds a date, which JSON has not
+        raise PluginFolderInvalid(f"{path}: {error}") from None
+    except SandsealError as error:
+        raise PluginFolderInvalid(f"{path}: {error.message}", **error.data) from None
+
+
+def _spec(folder: Path, document: dict[str, Any]) -> PluginSpec:
+    if "plugin" in document:
+        raise PluginFolderInvalid("plugin: is not a member of this schema")
+    root = Node(document | {"plugin": "plugins/built.wasm"}, "", PluginFolderInvalid)  # read_stage asks for one
+    root.text("schema", valid=SCHEMA.__eq__, rule=repr(SCHEMA))
+    name = root.text("name", valid=is_model_name, rule="lower-case letters, digits, '.', '_' and '-'")
+    language = root.text("language", valid=LANGUAGES.__contains__, rule=" or ".join(LANGUAGES))
+    libc = root.take("libc", False)
+    if type(libc) is not bool or (libc and language != "c"):
+        root.fail("libc", "must be true or false, and is for language c")
+    built = {
+        "name": name,
+        "folder": folder,
+        "language": language,
+        "source": root.text("source"),
+        "position": root.text("stage", valid=STAGES.__contains__, rule=" or ".join(STAGES)),
+        "libc": libc,
+    }
+    stage = read_stage(root, reserved=[])
+    given = {field.name: getattr(stage, field.name) for field in fields(stage)} | {"plugin": f"plugins/{name}.wasm"}
+    if stage.assets and "asset" not in stage.imports:
+        root.fail("assets", 'needs "asset" among the imports')
+    if not (folder / built["source"]).is_file():
+        root.fail("source", f"there is no file {built['source']!r} in the folder")
+    return PluginSpec(**given, **built)

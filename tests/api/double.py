@@ -1,0 +1,247 @@
+"""The rest of a host in memory, behind the edge's own interfaces: NumPy models, lists of bundles and tokens."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from sandseal_host.api.app import create_app
+from sandseal_host.api.dataplane import DataPlane
+from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.ports import BundleEntry, HostState, Signer, TokenEntry
+from sandseal_host.api.settings import ApiSettings
+from sandseal_host.errors import BundleUnknown, ModelUnknown, NotAuthenticated, NotReady
+from sandseal_host.observe.metrics import HostMetrics
+from sandseal_host.serving.request import Request, Response
+from sandseal_host.tensors import Tensor
+from sandseal_signing.errors import SealTruncated
+from sandseal_signing.manifest import DataType, Manifest, ModelSpec, TensorSpec
+
+Run = Callable[[Request], tuple[Tensor, ...]]
+
+
+def spec(name: str, dtype: str, *shape: int | str) -> TensorSpec:
+    return TensorSpec(name, DataType(dtype), shape)
+
+
+def manifest(
+    name: str, inputs: list[TensorSpec], outputs: list[TensorSpec], version: int = 1, raw: tuple[str, ...] = ()
+) -> Manifest:
+    model = ModelSpec("model.onnx", tuple(inputs), tuple(outputs), raw=raw)
+    return Manifest(name, version, model, release="r1")
+
+
+class ModelDouble:
+    """A model that runs a NumPy function on the loop; `gate`, when set, is awaited first."""
+
+    def __init__(self, manifest: Manifest, run: Run, *, remember: bool = True) -> None:
+        self.remember = remember
+        self.manifest = manifest
+        self.version = manifest.version
+        self.bundle_id = hashlib.sha256(repr(manifest).encode()).hexdigest()
+        self.run = run
+        self.state, self.reason = "ready", ""
+        self.requests: list[Request] = []
+        self.held = self.cancelled = 0
+        self.gate: asyncio.Event | None = None
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        self.held += 1
+        try:
+            yield
+        finally:
+            self.held -= 1
+
+    async def infer(self, request: Request) -> Response:
+        if self.remember:
+            self.requests.append(request)
+        if self.gate is not None:
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        return Response(self.run(request), {"queue": 0.001, "run": 0.002})
+
+
+def identity(name: str, dtype: str, *shape: int | str, **options: Any) -> ModelDouble:
+    """A model whose output y is its input x."""
+
+    def run(request: Request) -> tuple[Tensor, ...]:
+        (x,) = request.inputs
+        return (Tensor("y", x.dtype, x.shape, x.data),)
+
+    return ModelDouble(manifest(name, [spec("x", dtype, *shape)], [spec("y", dtype, *shape)], **options), run)
+
+
+def pair() -> ModelDouble:
+    """Two inputs, a FP32 and b INT64; two outputs, d = a - b and s = a + b."""
+
+    def run(request: Request) -> tuple[Tensor, ...]:
+        a, b = (tensor.data.astype(np.float32) for tensor in request.inputs)
+        return tuple(Tensor(n, DataType.FP32, v.shape, v) for n, v in (("d", a - b), ("s", a + b)))
+
+    inputs = [spec("a", "FP32", "batch", 4), spec("b", "INT64", "batch", 4)]
+    outputs = [spec("d", "FP32", "batch", 4), spec("s", "FP32", "batch", 4)]
+    return ModelDouble(manifest("pair", inputs, outputs), run)
+
+
+def mlp(*, remember: bool = True) -> ModelDouble:
+    """128 -> 10 in FP32."""
+    weights = np.linspace(-1, 1, 1280, dtype=np.float32).reshape(128, 10)
+
+    def run(request: Request) -> tuple[Tensor, ...]:
+        y = request.inputs[0].data @ weights
+        return (Tensor("y", DataType.FP32, y.shape, y),)
+
+    made = manifest("mlp", [spec("x", "FP32", "batch", 128)], [spec("y", "FP32", "batch", 10)])
+    return ModelDouble(made, run, remember=remember)
+
+
+class ModelsDouble:
+    def __init__(self, *models: ModelDouble) -> None:
+        self.models = list(models)
+
+    def get(self, name: str, version: int | None = None) -> ModelDouble:
+        found = [m for m in self.models if m.name == name and version in (None, m.version)]
+        if not found:
+            raise ModelUnknown(f"there is no model {name!r}", model=name)
+        model = max(found, key=lambda m: (m.state == "ready", m.version))
+        if model.state != "ready":
+            raise NotReady(f"model {name!r} is {model.state}", model=name)
+        return model
+
+    def index(self) -> list[ModelDouble]:
+        return self.models
+
+
+class BundlesDouble:
+    """Accepts streams of `SEAL:name:` and any bytes that end in `:END`; remembers what it read."""
+
+    def __init__(self) -> None:
+        self.accepted: list[BundleEntry] = []
+        self.streams: list[bytes] = []
+        self.refuse: Exception | None = None
+
+    def accept(self, stream: BinaryIO, publisher: Grant) -> BundleEntry:
+        head = stream.read(5)
+        if self.refuse is not None:
+            raise self.refuse
+        self.streams.append(body := head + stream.read())
+        if not body.endswith(b":END"):
+            raise SealTruncated(f"the stream ends after {len(body)} bytes")
+        name = body.split(b":")[1].decode()
+        self.accepted.append(
+            entry := BundleEntry(
+                id=hashlib.sha256(body).hexdigest(),
+                name=name,
+                version=1,
+                release="r1",
+                state="ready",
+                signers=(Signer("k", publisher.name, "ff"),),
+                rule=0,
+                holders=(publisher.name,),
+                threshold=1,
+                size=len(body),
+                accepted_at=datetime(2026, 1, 2, tzinfo=UTC),
+            )
+        )
+        return entry
+
+    def entries(self) -> list[BundleEntry]:
+        return self.accepted
+
+    def entry(self, bundle_id: str) -> BundleEntry:
+        for entry in self.accepted:
+            if entry.id == bundle_id:
+                return entry
+        raise BundleUnknown(f"no bundle {bundle_id!r}")
+
+    def remove(self, bundle_id: str) -> None:
+        self.accepted.remove(self.entry(bundle_id))
+
+
+class TokensDouble:
+    """Tokens whose secrets are their names."""
+
+    def __init__(self, *grants: Grant) -> None:
+        self.grants = {grant.name: grant for grant in grants}
+        self.checks = 0
+        self.expires: datetime | None = None
+
+    def check(self, secret: str) -> Grant:
+        self.checks += 1
+        if secret not in self.grants:
+            raise NotAuthenticated("nobody issued this token")
+        return self.grants[secret]
+
+    def issue(self, grant: Grant, expires: datetime | None) -> tuple[TokenEntry, str]:
+        self.grants[grant.name], self.expires = grant, expires
+        return self._entry(grant), grant.name
+
+    def entries(self) -> list[TokenEntry]:
+        return [self._entry(grant) for grant in self.grants.values()]
+
+    def revoke(self, token_id: str) -> bool:
+        return self.grants.pop(token_id, None) is not None
+
+    def _entry(self, grant: Grant) -> TokenEntry:
+        created = datetime(2026, 1, 1, tzinfo=UTC)
+        return TokenEntry(grant.name, grant.name, tuple(sorted(grant.scopes)), grant.tenant, grant.models, created)
+
+
+class LifecycleDouble:
+    def __init__(self, models: ModelsDouble) -> None:
+        self.state = HostState.READY
+        self.models = models
+        self.calls: list[tuple[str, str, int | None, bool]] = []
+
+    async def load(self, name: str, version: int | None, *, wait: bool) -> None:
+        self.calls.append(("load", name, version, wait))
+        if name not in {m.name for m in self.models.models}:
+            raise ModelUnknown(f"no bundle for {name!r} was accepted")
+
+    async def unload(self, name: str, version: int | None, *, wait: bool) -> None:
+        self.calls.append(("unload", name, version, wait))
+        self.models.get(name, version).state = "unloaded"
+
+
+EVERYTHING = Grant("root", frozenset(Scope), tenant="acme")
+
+
+@dataclass
+class HostDouble:
+    """A host in memory and its application."""
+
+    models: ModelsDouble
+    settings: ApiSettings = field(default_factory=ApiSettings)
+
+    def __post_init__(self) -> None:
+        self.bundles = BundlesDouble()
+        self.tokens = TokensDouble(
+            EVERYTHING,
+            Grant("caller", frozenset({Scope.INFER})),
+            Grant("publisher", frozenset({Scope.PUBLISH}), models="acme.*"),
+            Grant("narrow", frozenset({Scope.INFER, Scope.OPERATE}), models="m*"),
+            Grant("auditor", frozenset({Scope.AUDIT})),
+        )
+        self.lifecycle = LifecycleDouble(self.models)
+        self.metrics = HostMetrics()
+        self.app: DataPlane = create_app(
+            models=self.models,
+            bundles=self.bundles,
+            tokens=self.tokens,
+            lifecycle=self.lifecycle,
+            metrics=self.metrics,
+            settings=self.settings,
+        )

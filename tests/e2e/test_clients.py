@@ -1,0 +1,101 @@
+"""Clients that people have, against a real host."""
+
+import gzip
+import json
+import urllib.request
+
+import numpy as np
+import pytest
+import tritonclient.http as triton
+
+from sandseal_sdk.errors import HostRefused
+from support.hosts import RunningHost
+
+pytestmark = pytest.mark.slow
+
+ROWS = np.random.default_rng(0).standard_normal((3, 128)).astype(np.float32)
+
+
+@pytest.fixture
+def expected(host: RunningHost):
+    with host.client() as client:
+        return client.infer("acme.mlp", {"x": ROWS})["y"]
+
+
+@pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
+@pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+def test_tritonclient_infers(host: RunningHost, expected, binary: bool, compression: str | None) -> None:
+    client = triton.InferenceServerClient(f"127.0.0.1:{host.port}")
+    headers = {"Authorization": f"Bearer {host.token}"}
+    tensor = triton.InferInput("x", [3, 128], "FP32")
+    tensor.set_data_from_numpy(ROWS, binary_data=binary)
+    wanted = triton.InferRequestedOutput("y", binary_data=binary)
+    answer = client.infer(
+        "acme.mlp",
+        [tensor],
+        outputs=[wanted],
+        headers=headers,
+        request_id="seven",
+        request_compression_algorithm=compression,
+    )
+    np.testing.assert_allclose(answer.as_numpy("y"), expected, rtol=1e-6)
+    assert answer.get_response()["id"] == "seven"
+    client.close()
+
+
+def test_tritonclient_sees_health_metadata_and_repository(host: RunningHost) -> None:
+    client = triton.InferenceServerClient(f"127.0.0.1:{host.port}")
+    headers = {"Authorization": f"Bearer {host.token}"}
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("acme.mlp", headers=headers)
+    metadata = client.get_model_metadata("acme.mlp", headers=headers)
+    assert metadata["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 128]}]
+    assert "binary_tensor_data" in client.get_server_metadata(headers=headers)["extensions"]
+    (entry,) = client.get_model_repository_index(headers=headers)
+    assert (entry["name"], entry["version"], entry["state"]) == ("acme.mlp", "1", "READY")
+    client.unload_model("acme.mlp", headers=headers)
+    assert not client.is_model_ready("acme.mlp", headers=headers)
+    client.load_model("acme.mlp", headers=headers)
+    assert client.is_model_ready("acme.mlp", headers=headers)
+    client.close()
+
+
+def test_plain_http_without_content_type_infers(host: RunningHost, expected) -> None:
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [3, 128], "data": ROWS.tolist()}]}
+    request = urllib.request.Request(
+        f"{host.url}/v2/models/acme.mlp/infer",
+        gzip.compress(json.dumps(body).encode()),
+        {"Authorization": f"Bearer {host.token}", "Content-Encoding": "gzip"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        document = json.load(answer)
+        assert "run;dur=" in answer.headers["Server-Timing"]
+        assert len(answer.headers["Sandseal-Bundle"]) == 64
+    (output,) = document["outputs"]
+    np.testing.assert_allclose(np.reshape(output["data"], output["shape"]), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code"),
+    [
+        ({"x": np.zeros((1, 127), np.float32)}, "request_invalid"),
+        ({"x": np.zeros((1, 128), np.float64)}, "request_invalid"),
+        ({"z": np.zeros((1, 128), np.float32)}, "request_invalid"),
+        ({"x": np.zeros((33, 128), np.float32)}, "request_invalid"),
+    ],
+    ids=["shape", "dtype", "name", "too many rows"],
+)
+def test_wrong_requests_are_told_what_is_wrong(host: RunningHost, inputs, code: str) -> None:
+    with host.client() as client, pytest.raises(HostRefused) as refusal:
+        client.infer("acme.mlp", inputs)
+    assert (refusal.value.status, refusal.value.code) == (400, code)
+    assert refusal.value.hint
+
+
+def test_unknown_model_and_missing_token(host: RunningHost) -> None:
+    with host.client() as client, pytest.raises(HostRefused) as refusal:
+        client.infer("acme.nothing", {"x": ROWS})
+    assert refusal.value.status == 404
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{host.url}/v2/models/acme.mlp", timeout=30)

@@ -1,0 +1,268 @@
+import asyncio
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from sandseal_host.errors import DeadlineExpired, MemoryExhausted, ModelFailed, NotReady, QueueFull, RequestInvalid
+from sandseal_host.serving.lane import Lane
+from sandseal_host.serving.request import BATCH, REALTIME
+from sandseal_host.serving.scheduler import SchedulerSettings
+from support.serving import Doubler, request
+
+THREADS = 0.0  # inline_below_s: no batch runs on the loop
+
+
+def lane_test(test):
+    """Run a test as a coroutine."""
+    return lambda: asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def lane_of(runner, *, inline_below_s=THREADS, **settings) -> Lane:
+    return Lane(runner, SchedulerSettings(max_rows=runner.max_rows, **settings), inline_below_s=inline_below_s)
+
+
+def numbers(responses):
+    return [int(response.outputs[0].data[0, 0]) for response in responses]
+
+
+@lane_test
+async def test_each_caller_gets_its_own_rows():
+    lane = lane_of(Doubler(max_rows=16), instances=2)
+    responses = await asyncio.gather(*(lane.run(request(number, rows=1 + number % 3)) for number in range(200)))
+    for number, response in enumerate(responses):
+        assert np.array_equal(response.outputs[0].data, np.full((1 + number % 3, 2), 2 * number))
+        assert list(response.timings) == ["queue", "run"]
+        assert all(seconds >= 0 for seconds in response.timings.values())
+    await lane.close()
+
+
+@lane_test
+async def test_requests_of_one_turn_share_a_batch():
+    runner = Doubler(max_rows=8)
+    lane = lane_of(runner)
+    await asyncio.gather(*(lane.run(request(number)) for number in range(6)))
+    assert runner.batches == [[0, 1, 2, 3, 4, 5]]
+    await lane.close()
+
+
+@lane_test
+async def test_batches_grow_while_the_instance_is_busy():
+    gate = threading.Event()
+    runner = Doubler(max_rows=8, gate=gate)
+    lane = lane_of(runner)
+    first = asyncio.create_task(lane.run(request(0)))
+    await asyncio.to_thread(runner.started.wait, 10)
+    others = [asyncio.create_task(lane.run(request(number))) for number in (1, 2, 3)]
+    await asyncio.sleep(0.01)
+    gate.set()
+    assert numbers([await first, *await asyncio.gather(*others)]) == [0, 2, 4, 6]
+    assert runner.batches == [[0], [1, 2, 3]]
+    await lane.close()
+
+
+@lane_test
+async def test_a_delay_collects_what_comes_within_it():
+    runner = Doubler(max_rows=8)
+    lane = lane_of(runner, max_delay_s=0.2)
+    first = asyncio.create_task(lane.run(request(0)))
+    await asyncio.sleep(0.02)
+    began = time.monotonic()
+    second = asyncio.create_task(lane.run(request(1)))
+    await asyncio.gather(first, second)
+    assert runner.batches == [[0, 1]]
+    assert 0.1 < time.monotonic() - began < 0.5
+    await lane.close()
+
+
+@lane_test
+async def test_short_runs_move_to_the_loop_and_long_ones_leave_it():
+    here = threading.current_thread().name
+    runner = Doubler()
+    lane = lane_of(runner, inline_below_s=0.01)
+    for number in range(3):
+        await lane.run(request(number))
+    statistics = lane.statistics()
+    assert (statistics.threaded, statistics.inline) == (1, 2)
+    assert here in runner.threads
+
+    def spin(rows):
+        until = time.thread_time() + 0.02
+        while time.thread_time() < until:
+            pass
+        return False
+
+    runner._refuse = spin
+    for number in range(4):
+        await lane.run(request(number))
+    assert lane.statistics().inline == 3  # the one that showed it
+    await lane.close()
+
+
+@lane_test
+async def test_one_inline_batch_a_turn():
+    lane = lane_of(Doubler(max_rows=1), inline_below_s=1.0)
+    await lane.run(request(0))
+    turns = []
+
+    async def count():
+        while True:
+            turns.append(lane.statistics().inline)
+            await asyncio.sleep(0)
+
+    counter = asyncio.create_task(count())
+    await asyncio.gather(*(lane.run(request(number)) for number in range(1, 20)))
+    counter.cancel()
+    assert max(b - a for a, b in zip(turns, turns[1:], strict=False)) == 1
+    await lane.close()
+
+
+@pytest.mark.parametrize("inline_below_s", [THREADS, 1.0])
+def test_one_bad_input_fails_alone(inline_below_s):
+    async def test():
+        runner = Doubler(max_rows=8, refuse=lambda rows: bool((rows == 3).any()))
+        lane = lane_of(runner, inline_below_s=inline_below_s)
+        await asyncio.gather(*(lane.run(request(number)) for number in range(10, 16)))
+        answers = await asyncio.gather(*(lane.run(request(n)) for n in range(6)), return_exceptions=True)
+        assert isinstance(answers[3], ModelFailed)
+        assert numbers(answers[:3] + answers[4:]) == [0, 2, 4, 8, 10]
+        assert runner.batches[1:] == [[0, 1, 2, 3, 4, 5], [0], [1], [2], [3], [4], [5]]
+        await lane.close()
+
+    asyncio.run(test())
+
+
+@lane_test
+async def test_what_no_input_causes_is_not_run_again():
+    class Full(Doubler):
+        def run(self, requests):
+            super().run(requests)
+            raise MemoryExhausted("no room")
+
+    runner = Full(max_rows=8)
+    lane = lane_of(runner)
+    answers = await asyncio.gather(*(lane.run(request(n)) for n in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [MemoryExhausted] * 3
+    assert runner.batches == [[0, 1, 2]]
+    await lane.close()
+
+
+@lane_test
+async def test_requests_expire_on_time_while_the_instance_is_busy():
+    gate = threading.Event()
+    runner = Doubler(gate=gate)
+    lane = lane_of(runner)
+    first = asyncio.create_task(lane.run(request(0)))
+    await asyncio.to_thread(runner.started.wait, 10)
+    began = time.monotonic()
+    with pytest.raises(DeadlineExpired):
+        await lane.run(request(1, deadline=began + 0.05, service_class=BATCH))
+    assert 0.04 < time.monotonic() - began < 0.25
+    gate.set()
+    await first
+    await lane.close()
+
+
+@lane_test
+async def test_a_cancelled_caller_leaves_the_queue_at_once():
+    gate = threading.Event()
+    runner = Doubler(gate=gate)
+    lane = lane_of(runner, max_requests=1)
+    running = asyncio.create_task(lane.run(request(0)))
+    await asyncio.to_thread(runner.started.wait, 10)
+    waiting = asyncio.create_task(lane.run(request(1)))
+    await asyncio.sleep(0)
+    with pytest.raises(QueueFull):
+        await lane.run(request(2))
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    third = asyncio.create_task(lane.run(request(3)))
+    await asyncio.sleep(0)
+    gate.set()
+    assert numbers(await asyncio.gather(running, third)) == [0, 6]
+    assert runner.batches == [[0], [3]]
+    assert lane.statistics().scheduler.cancelled == 1
+    await lane.close()
+
+
+@lane_test
+async def test_a_caller_cancelled_in_a_running_batch_harms_nobody():
+    gate = threading.Event()
+    runner = Doubler(gate=gate)
+    lane = lane_of(runner)
+    gone, other = asyncio.create_task(lane.run(request(0))), asyncio.create_task(lane.run(request(1)))
+    await asyncio.to_thread(runner.started.wait, 10)
+    gone.cancel()
+    gate.set()
+    assert numbers([await other]) == [2]
+    assert gone.cancelled()
+    await lane.close()
+
+
+@lane_test
+async def test_too_many_rows_are_refused():
+    lane = lane_of(Doubler(max_rows=4))
+    with pytest.raises(RequestInvalid, match="5 rows"):
+        await lane.run(request(0, rows=5))
+    await lane.close()
+
+
+@lane_test
+async def test_the_more_urgent_class_goes_first():
+    gate = threading.Event()
+    runner = Doubler(max_rows=1, gate=gate)
+    lane = lane_of(runner)
+    tasks = [asyncio.create_task(lane.run(request(0)))]
+    await asyncio.to_thread(runner.started.wait, 10)
+    now = time.monotonic()
+    tasks.append(asyncio.create_task(lane.run(request(1, service_class=BATCH, arrival=now))))
+    tasks.append(asyncio.create_task(lane.run(request(2, service_class=REALTIME, arrival=now))))
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert runner.batches == [[0], [2], [1]]
+    await lane.close()
+
+
+@lane_test
+async def test_close_answers_what_waits_and_refuses_what_comes():
+    gate = threading.Event()
+    runner = Doubler(max_rows=1, gate=gate)
+    lane = lane_of(runner)
+    tasks = [asyncio.create_task(lane.run(request(number))) for number in range(3)]
+    await asyncio.to_thread(runner.started.wait, 10)
+    closing = asyncio.create_task(lane.close())
+    await asyncio.sleep(0)
+    with pytest.raises(NotReady):
+        await lane.run(request(9))
+    gate.set()
+    assert numbers(await asyncio.gather(*tasks)) == [0, 2, 4]
+    await closing
+    assert not any(thread.name.startswith("lane-") for thread in threading.enumerate())
+
+
+@lane_test
+async def test_close_with_a_bound_refuses_what_still_waits_then():
+    gate = threading.Event()
+    runner = Doubler(max_rows=1, gate=gate)
+    lane = lane_of(runner)
+    running = asyncio.create_task(lane.run(request(0)))
+    await asyncio.to_thread(runner.started.wait, 10)
+    waiting = asyncio.create_task(lane.run(request(1)))
+    closing = asyncio.create_task(lane.close(0.01))
+    with pytest.raises(NotReady):
+        await waiting
+    assert not closing.done()
+    gate.set()
+    assert numbers([await running]) == [0]
+    await closing
+
+
+@lane_test
+async def test_an_unused_lane_has_no_threads():
+    before = threading.active_count()
+    lane = lane_of(Doubler(), instances=4)
+    assert threading.active_count() == before
+    await lane.close()

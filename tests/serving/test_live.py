@@ -1,0 +1,191 @@
+import asyncio
+import threading
+
+import pytest
+
+from sandseal_host.errors import ModelUnknown, NotReady
+from sandseal_host.serving.live import LiveModels
+from sandseal_host.serving.model import Model, ModelState
+from support.serving import Doubler, manifest, ready_model, request
+
+
+def run(test):
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+def states(live):
+    return [(entry.name, entry.version, str(entry.state)) for entry in live.index()]
+
+
+def test_get_finds_by_name_and_version():
+    async def test():
+        live, model = LiveModels(), ready_model(3)
+        await live.replace(model)
+        assert live.get("acme.double") is live.get("acme.double", 3) is model
+        for name, version in (("acme.other", None), ("acme.double", 2)):
+            with pytest.raises(ModelUnknown):
+                live.get(name, version)
+
+    run(test())
+
+
+def test_a_model_that_loads_is_known_but_not_ready():
+    async def test():
+        live, model = LiveModels(), Model(manifest(), "0" * 64)
+        live.announce(model)
+        with pytest.raises(NotReady, match="pending"):
+            live.get("acme.double")
+        assert states(live) == [("acme.double", 1, "pending")]
+        model.fail("no such operator")
+        assert live.index()[0].reason == "no such operator"
+
+    run(test())
+
+
+def test_a_failed_reload_leaves_the_old_version_serving():
+    async def test():
+        live, old, new = LiveModels(), ready_model(1), Model(manifest(version=2), "0" * 64)
+        await live.replace(old)
+        live.announce(new)
+        new.fail("bad graph")
+        with pytest.raises(NotReady):
+            await live.replace(new)
+        assert live.get("acme.double") is old
+        with pytest.raises(NotReady, match="failed"):
+            live.get("acme.double", 2)
+
+    run(test())
+
+
+def test_replace_serves_the_new_version_before_the_old_one_has_ended():
+    async def test():
+        gate = threading.Event()
+        live, runner = LiveModels(), Doubler(gate=gate)
+        old, new = ready_model(1, runner=runner), ready_model(2)
+        await live.replace(old)
+        answer = asyncio.create_task(live.get("acme.double").infer(request(1)))
+        await asyncio.to_thread(runner.started.wait, 10)
+        replacing = asyncio.create_task(live.replace(new))
+        await asyncio.sleep(0)
+        assert live.get("acme.double") is new
+        assert states(live) == [("acme.double", 1, "draining"), ("acme.double", 2, "ready")]
+        with pytest.raises(NotReady, match="draining"):
+            live.get("acme.double", 1)
+        await live.get("acme.double").infer(request(2))
+        gate.set()
+        await replacing
+        assert (await answer).outputs[0].data.tolist() == [[2, 2]]
+        assert runner.closed
+        assert states(live) == [("acme.double", 2, "ready")]
+
+    run(test())
+
+
+def test_no_request_is_lost_over_many_replacements():
+    async def test():
+        live, answered, stop = LiveModels(), 0, False
+        await live.replace(ready_model(1))
+
+        async def client(first):
+            nonlocal answered
+            number = first
+            while not stop:
+                model = live.get("acme.double")
+                response = await model.infer(request(number))
+                assert response.outputs[0].data[0, 0] == 2 * number
+                answered, number = answered + 1, number + 1
+
+        clients = [asyncio.create_task(client(10_000 * i)) for i in range(8)]
+        for version in range(2, 12):
+            await asyncio.sleep(0.005)
+            await live.replace(ready_model(version))
+        stop = True
+        await asyncio.gather(*clients)
+        assert answered > 100
+        assert states(live) == [("acme.double", 11, "ready")]
+
+    run(test())
+
+
+def test_unload_returns_when_the_memory_is_back():
+    async def test():
+        live, runner = LiveModels(), Doubler()
+        await live.replace(ready_model(runner=runner))
+        await live.unload("acme.double")
+        assert runner.closed
+        assert live.index() == ()
+        with pytest.raises(ModelUnknown):
+            live.get("acme.double")
+        with pytest.raises(ModelUnknown):
+            await live.unload("acme.double")
+
+    run(test())
+
+
+def test_all_who_unload_wait_for_the_same_end_although_one_goes_away():
+    async def test():
+        gate = threading.Event()
+        live, runner = LiveModels(), Doubler(gate=gate)
+        await live.replace(ready_model(runner=runner))
+        answer = asyncio.create_task(live.get("acme.double").infer(request(1)))
+        await asyncio.to_thread(runner.started.wait, 10)
+        first, second = (asyncio.create_task(live.unload("acme.double")) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0.01)
+        assert not second.done()
+        gate.set()
+        await second
+        assert runner.closed
+        await answer
+
+    run(test())
+
+
+def test_a_model_that_loads_is_not_unloaded():
+    async def test():
+        live = LiveModels()
+        live.announce(Model(manifest(), "0" * 64))
+        with pytest.raises(NotReady, match="pending"):
+            await live.unload("acme.double")
+
+    run(test())
+
+
+def test_the_same_version_can_be_loaded_again():
+    async def test():
+        live, runner = LiveModels(), Doubler()
+        await live.replace(ready_model(1, runner=runner))
+        again = ready_model(1)
+        live.announce(again)
+        await live.replace(again)
+        assert live.get("acme.double") is again
+        assert runner.closed
+        assert states(live) == [("acme.double", 1, "ready")]
+
+    run(test())
+
+
+def test_unload_of_one_version_leaves_the_others():
+    async def test():
+        live, new = LiveModels(), ready_model(2)
+        failed = Model(manifest(version=1), "0" * 64)
+        live.announce(failed)
+        failed.fail("bad graph")
+        await live.replace(new)
+        await live.unload("acme.double", 1)
+        assert live.get("acme.double") is new
+        assert states(live) == [("acme.double", 2, "ready")]
+
+    run(test())
+
+
+def test_an_older_version_may_take_over_again():
+    async def test():
+        live = LiveModels()
+        await live.replace(ready_model(2))
+        await live.replace(ready_model(1))
+        assert live.get("acme.double").version == 1
+        assert live.get("acme.double").state is ModelState.READY
+
+    run(test())

@@ -1,0 +1,291 @@
+"""Manifests to judge, good and bad: the reader and the published JSON Schema must say the same about each."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from support.bundles import manifest
+
+Change = Callable[[dict[str, Any]], Any]
+
+TENSOR = {"name": "t", "dtype": "FP32", "shape": ["batch", 4]}
+STAGE = {"plugin": "plugins/p.wasm", "function": "run"}
+PRE, POST = {**STAGE, "inputs": [TENSOR]}, {**STAGE, "outputs": [TENSOR]}
+
+
+def full() -> dict[str, Any]:
+    """A manifest with both stages and every optional object, to change and to judge."""
+    document = manifest(pre=PRE, post=POST, metadata={"licence": "MIT"})
+    document["model"] |= {"batching": {"max_rows": 8}, "external_data": ["model.onnx.data"], "raw": ["image/png"]}
+    document["pre"] = {**PRE, "limits": {"memory_mib": 8}, "imports": ["log"], "assets": ["a.txt"], "config": {"k": 1}}
+    return copy.deepcopy(document)
+
+
+def changed(change: Change) -> dict[str, Any]:
+    """`full` after a change."""
+    document = full()
+    change(document)
+    return document
+
+
+def _set(path: str, value: Any) -> Change:
+    return lambda document: _parent(document, path).__setitem__(_last(path), value)
+
+
+def _drop(path: str) -> Change:
+    return lambda document: _parent(document, path).__delitem__(_last(path))
+
+
+def _parent(document: dict[str, Any], path: str) -> Any:
+    """The object or list that holds the member at a dotted path such as `model.inputs.0.name`."""
+    node: Any = document
+    for name in path.split(".")[:-1]:
+        node = node[int(name) if name.isdigit() else name]
+    return node
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _each(path: str, *values: Any) -> dict[str, Change]:
+    return {f"{path} = {ascii(value)[:60]}": _set(path, value) for value in values}
+
+
+GOOD: dict[str, Change] = {
+    "everything": lambda document: None,
+    **{
+        f"no {path}": _drop(path)
+        for path in (
+            "pre",
+            "post",
+            "metadata",
+            "model.batching",
+            "model.external_data",
+            "model.raw",
+            "model.batching.max_rows",
+            "pre.limits",
+            "pre.limits.memory_mib",
+            "pre.imports",
+            "pre.assets",
+            "pre.config",
+        )
+    },
+    **_each("$schema", "x"),
+    **_each("name", "a", "0", "a" * 128, "a.b_c-d", "a."),
+    **_each("version", 1, 2**53 - 1),
+    **_each("release", "", "1.2.0 (\u00e4)", "x" * 128),
+    **_each(
+        "expires",
+        "2027-12-31T00:00:00Z",
+        "2027-12-31T23:59:59.123456+14:00",
+        "2027-02-28T00:00:00-00:00",
+        "2028-02-29T00:00:00.5Z",
+    ),
+    **_each("not_before", "1970-01-01T00:00:00Z"),
+    **_each("model.file", "a/b.onnx", "x" * 100, "p" * 100 + "/" + "p" * 54 + "/" + "b" * 99, "a/b/c/d/e/f/g/h"),
+    **_each("model.external_data", [], ["a", "b"]),
+    **_each("model.domains", [""], ["", "ai.onnx.ml"], ["x" * 255]),
+    **_each("model.inputs.0.name", "a b/c:0", "\u00e4", "x" * 255),
+    **_each("model.inputs.0.dtype", "BOOL", "UINT64", "INT8", "FP16", "FP64", "BF16", "BYTES"),
+    **_each("model.inputs.0.shape", ["batch"], ["batch", 0], ["batch", "n", "n"], ["batch", *[2**31 - 1] * 7]),
+    **_each("pre.inputs.0.shape", [], [1], ["height", "_w1", 3], ["x" * 128], ["batch"]),
+    **_each("model.batching.max_rows", 1, 65536),
+    **_each("model.batching.max_delay_us", 0, 10_000_000),
+    **_each("model.raw", [], ["application/octet-stream", "*/*", "image/svg+xml", "a/b.c-d_e"]),
+    **{
+        f"reserved model.{name} = {value}": _set(f"model.{name}", value)
+        for name, value in (("variants", []), ("state", {}), ("queue", 1), ("cache", "x"))
+    },
+    **_each("pipeline", {"any": ["thing"]}),
+    **_each("generation", False),
+    **_each("pre.function", "f", "_private9", "x" * 128),
+    **_each("pre.limits", {}, {"memory_mib": 1, "time_ms": 1}, {"memory_mib": 4096, "time_ms": 600_000}),
+    **_each("pre.imports", [], ["asset"], ["log", "now", "random", "asset"]),
+    **_each("pre.assets", [], ["assets/a", "assets/b"]),
+    **_each("pre.config", {}, {"a": [1.5, None, {"b": "c"}]}),
+    **_each("pre.on_failure", "refuse", "passthrough"),
+    **_each("post.mode", "request", "stream"),
+    **_each("metadata", {}, {"": "", "\u00e4": "x" * 4096}),
+}
+
+BAD: dict[str, Change] = {
+    **{
+        f"no {path}": _drop(path)
+        for path in (
+            "schema",
+            "name",
+            "version",
+            "model",
+            "model.file",
+            "model.inputs",
+            "model.outputs",
+            "model.inputs.0.name",
+            "model.inputs.0.dtype",
+            "model.inputs.0.shape",
+            "pre.plugin",
+            "pre.function",
+            "pre.inputs",
+            "post.outputs",
+        )
+    },
+    **{
+        f"another member of {path or 'the document'}": _set(f"{path}.extra".strip("."), 1)
+        for path in (
+            "",
+            "model",
+            "model.batching",
+            "model.inputs.0",
+            "pre",
+            "pre.limits",
+            "pre.inputs.0",
+            "post",
+        )
+    },
+    **{
+        f"{path} = null": _set(path, None)
+        for path in (
+            "$schema",
+            "schema",
+            "name",
+            "version",
+            "release",
+            "expires",
+            "not_before",
+            "model",
+            "pre",
+            "post",
+            "metadata",
+            "model.file",
+            "model.external_data",
+            "model.domains",
+            "model.inputs",
+            "model.batching",
+            "model.raw",
+            "pre.function",
+            "pre.limits",
+            "pre.imports",
+            "pre.assets",
+            "pre.config",
+            "pre.on_failure",
+            "pre.mode",
+            "model.batching.max_rows",
+            "pre.limits.time_ms",
+            "metadata.licence",
+        )
+    },
+    **_each("$schema", "", 1),
+    **_each("schema", "sandseal.bundle/2", "sandseal.bundle", 1),
+    **_each("name", "", "A", ".a", "-a", "a b", "a/b", "a\n", "\u00e4", "a" * 129, 1),
+    **_each("version", 0, -1, 1.5, "1", True, 2**53),
+    **_each("release", 1, "x" * 129),
+    **_each(
+        "expires",
+        "",
+        "2027-12-31",
+        "2027-12-31T00:00:00",
+        "2027-12-31 00:00:00Z",
+        "20271231T000000Z",
+        "2027-12-31T00:00Z",
+        "2027-12-31T00:00:00z",
+        "2027-12-31T00:00:00Z\n",
+        "2027-12-31T00:00:00.1234567Z",
+        "2027-12-31T00:00:00+1400",
+        "\u0662027-12-31T00:00:00Z",
+        1830211200,
+    ),
+    **_each("not_before", "soon"),
+    **_each("model", [], "model.onnx"),
+    **_each(
+        "model.file",
+        "",
+        1,
+        "..",
+        "../m",
+        "a/../m",
+        "/m",
+        "m/",
+        "a//m",
+        "m\n",
+        "m n",
+        "a\\m",
+        "\u00e4",
+        "x" * 101,
+        "a/b/c/d/e/f/g/h/i",
+        "p" * 100 + "/" + "p" * 56 + "/" + "b" * 90,
+        "/".join(["p" * 85] * 3),
+        "signatures/m",
+        "SIGNATURES",
+        "model.sig",
+        "MODEL.sig",
+        ".git",
+        ".gitignore",
+        ".GIT/x",
+        "m.",
+        "a./m",
+        "con",
+        "Nul.onnx",
+        "a/lpt9.x/m",
+    ),
+    **_each("model.external_data", "x", ["a", "a"], ["../x"], [1], {}),
+    **_each("model.domains", [], ["", ""], [1], "", ["x" * 256]),
+    **_each("model.inputs", [], {}, [1], [[]]),
+    **_each("model.outputs", []),
+    **_each("model.inputs.0.name", "", 1, "x" * 256),
+    **_each("model.inputs.0.dtype", "", "float32", "fp32", "STRING", 1),
+    **_each(
+        "model.inputs.0.shape",
+        4,
+        "batch",
+        ["batch", -1],
+        ["batch", 2**31],
+        ["batch", 1.5],
+        ["batch", None],
+        ["batch", ""],
+        ["batch", "a b"],
+        ["batch", "1a"],
+        ["batch", "\u00e4"],
+        ["batch", "n\n"],
+        ["batch", True],
+        ["batch", "batch"],
+        ["batch", [1]],
+        ["batch", *[1] * 8],
+        ["batch", "x" * 129],
+        [4],
+        [],
+        ["n", "batch"],
+    ),
+    **_each("pre.inputs.0.shape", ["n", "batch"]),
+    **_each("model.batching", [], 8),
+    **_each("model.batching.max_rows", 0, 65537, 1.5, "8", True),
+    **_each("model.batching.max_delay_us", -1, 10_000_001),
+    **_each(
+        "model.raw", "image/png", ["image"], ["image/"], ["Image/PNG"], ["a/b; q=1"], ["a/b", "a/b"], ["a/b\n"], [1]
+    ),
+    **_each("pre", [], "plugins/p.wasm"),
+    **_each("pre.outputs", [TENSOR]),
+    **_each("post.inputs", [TENSOR]),
+    **_each("pre.plugin", "../p.wasm", 1),
+    **_each("pre.function", "", "1f", "a-b", "f\n", "\u00e4", "x" * 129, 1),
+    **_each("pre.limits", [], {"memory_mib": 0}, {"memory_mib": 4097}, {"time_ms": 0}, {"time_ms": 600_001}),
+    **_each("pre.imports", "log", ["fd_write"], ["log", "log"], [1]),
+    **_each("pre.assets", ["../a"], ["a", "a"], "a"),
+    **_each("pre.config", [], "x", 1),
+    **_each("pre.on_failure", "", "ignore", 1),
+    **_each("pre.mode", "", "batch", 1),
+    **_each("metadata", [], {"a": 1}, {"a": "x" * 4097}),
+}
+
+# What JSON Schema has no word for; signing/README.md lists the same.
+ONLY_THE_READER_REFUSES: dict[str, Change] = {
+    "an integer written as a float": _set("version", 1.0),
+    "a tensor name twice": lambda document: document["model"]["inputs"].append(
+        document["model"]["inputs"][0] | {"dtype": "INT8"}
+    ),
+    "a day that does not exist": _set("expires", "2027-02-29T00:00:00Z"),
+    "an hour that does not exist": _set("expires", "2027-01-01T25:00:00Z"),
+    "a time that does not exist in UTC": _set("expires", "9999-12-31T23:59:59-14:00"),
+    "an end before its beginning": lambda document: document.update(
+        not_before="2027-01-01T00:00:00Z", expires="2027-01-01T00:00:00Z"
+    ),
+}

@@ -1,0 +1,125 @@
+"""Small ONNX models for tests, each with the spec that a manifest would give it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from sandseal_host.tensors import KINDS
+from sandseal_signing.manifest import Batching, DataType, ModelSpec, TensorSpec
+
+Axes = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxModel:
+    """A model as a bundle holds it: what the manifest says, the graph, the files beside it."""
+
+    spec: ModelSpec
+    data: bytes
+    external: dict[str, bytes]
+
+
+def build(
+    nodes: Sequence,
+    inputs: Sequence[tuple[str, DataType, Axes]],
+    outputs: Sequence[tuple[str, DataType, Axes]],
+    weights: Sequence[TensorProto] = (),
+    *,
+    max_rows: int = 32,
+    max_delay_us: int = 0,
+    file: str = "model.onnx",
+    external: dict[str, bytes] | None = None,
+    domains: tuple[str, ...] = ("",),
+) -> OnnxModel:
+    """A model of these nodes; the graph declares what the spec says."""
+    graph = helper.make_graph(nodes, "g", [_info(*i) for i in inputs], [_info(*o) for o in outputs], weights)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    spec = ModelSpec(
+        file=file,
+        inputs=tuple(TensorSpec(*i) for i in inputs),
+        outputs=tuple(TensorSpec(*o) for o in outputs),
+        external_data=tuple(external or ()),
+        domains=domains,
+        batching=Batching(max_rows, max_delay_us),
+    )
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return OnnxModel(spec, model.SerializeToString(), external or {})
+
+
+def mlp(sizes: Sequence[int] = (128, 256, 10), *, max_rows: int = 32) -> OnnxModel:
+    """x FP32 [batch, sizes[0]] -> y FP32 [batch, sizes[-1]], with Relu between the layers; tiny by default."""
+    rng = np.random.default_rng(0)
+    nodes, weights, last = [], [], "x"
+    for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        weights.append(numpy_helper.from_array((rng.standard_normal((a, b)) / a**0.5).astype(np.float32), f"w{i}"))
+        final = i == len(sizes) - 2
+        nodes.append(helper.make_node("MatMul", [last, f"w{i}"], ["y" if final else f"h{i}"]))
+        if not final:
+            nodes.append(helper.make_node("Relu", [f"h{i}"], [f"r{i}"]))
+            last = f"r{i}"
+    io = ("batch", sizes[0]), ("batch", sizes[-1])
+    return build(nodes, [("x", DataType.FP32, io[0])], [("y", DataType.FP32, io[1])], weights, max_rows=max_rows)
+
+
+def wide_mlp() -> OnnxModel:
+    """768 -> 3072 -> 3072 -> 3072 -> 768: reading its 85 MB of weights is what a run costs, whatever its rows."""
+    return mlp((768, 3072, 3072, 3072, 768))
+
+
+def identity(dtype: DataType = DataType.FP32, shape: Axes = ("batch", "width"), *, max_rows: int = 32) -> OnnxModel:
+    """x -> y, unchanged."""
+    node = helper.make_node("Identity", ["x"], ["y"])
+    return build([node], [("x", dtype, shape)], [("y", dtype, shape)], max_rows=max_rows)
+
+
+def pair() -> OnnxModel:
+    """a FP32 [batch, 4] and b INT64 [batch, 4] -> s = a + b, d = a - b."""
+    nodes = [
+        helper.make_node("Cast", ["b"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["a", "f"], ["s"]),
+        helper.make_node("Sub", ["a", "f"], ["d"]),
+    ]
+    row = ("batch", 4)
+    inputs = [("a", DataType.FP32, row), ("b", DataType.INT64, row)]
+    return build(nodes, inputs, [("s", DataType.FP32, row), ("d", DataType.FP32, row)])
+
+
+def picky(entries: int = 8) -> OnnxModel:
+    """index INT64 [batch, 1] -> entry FP32 [batch, 1]: fails for an index that is not in -entries..entries-1."""
+    table = numpy_helper.from_array(np.arange(entries, dtype=np.float32), "table")
+    node = helper.make_node("Gather", ["table", "index"], ["entry"])
+    row = ("batch", 1)
+    return build([node], [("index", DataType.INT64, row)], [("entry", DataType.FP32, row)], [table])
+
+
+def nonzero() -> OnnxModel:
+    """x FP32 [n] -> where INT64 [1, k]: the output's size depends on the input's values; no rows."""
+    node = helper.make_node("NonZero", ["x"], ["where"])
+    return build([node], [("x", DataType.FP32, ("n",))], [("where", DataType.INT64, (1, "k"))], max_rows=1)
+
+
+def summing() -> OnnxModel:
+    """x FP32 [batch, 4] -> y FP32 [1, 4], which the spec calls [batch, 4]: rows go lost."""
+    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=1)
+    axes = numpy_helper.from_array(np.array([0], np.int64), "axes")
+    row = ("batch", 4)
+    return build([node], [("x", DataType.FP32, row)], [("y", DataType.FP32, row)], [axes])
+
+
+def outside(file: str = "model.onnx", location: str = "model.onnx.data", offset: int = 0) -> OnnxModel:
+    """x FP32 [batch, 4] -> y = 2 x, with the weights in a file beside the graph."""
+    weights = (2 * np.eye(4, dtype=np.float32)).tobytes()
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4, 4], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(len(weights)))):
+        tensor.external_data.add(key=key, value=value)
+    row = ("batch", 4)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    name = file[: file.rfind("/") + 1] + location
+    io = [("x", DataType.FP32, row)], [("y", DataType.FP32, row)]
+    return build([node], *io, [tensor], file=file, external={name: weights})
+
+
+def _info(name: str, dtype: DataType, shape: Axes):
+    return helper.make_tensor_value_info(name, KINDS[dtype].onnx, list(shape))
