@@ -6,8 +6,9 @@
 #include <sandseal.h>
 
 #include <algorithm>
-#include <cxxabi.h>
+#include <exception>
 #include <typeinfo>
+#include <utility>
 
 #include "pythonic/builtins/ValueError.hpp"
 #include "pythonic/numpy/array.hpp"
@@ -90,10 +91,10 @@ Value &keep(Value value)
 {
     struct Held : Kept {
         Value value;
-        Held(Kept *next, Value &&value) : Kept{next}, value(std::move(value)) {}
+        explicit Held(Value &&value) : value(std::move(value)) {}
     };
-    auto *held = new Held(kept, std::move(value));
-    kept = held;
+    auto *held = new Held(std::move(value));
+    held->next = std::exchange(kept, held);
     return held->value;
 }
 
@@ -205,22 +206,10 @@ struct Count<types::array_tuple<Value, Size>> : std::integral_constant<std::size
 
 // ---- Exceptions -------------------------------------------------------------------------------------------
 
-// A wasm guest cannot unwind, so an exception ends the call. A ValueError (or a kind of it) refuses the input with its
-// text: the host takes call.error with `unreachable` for a refusal. Any other exception is the plugin's own fault: a
-// trap, with a line in the log where the manifest asks for `log`.
-inline bool is_a(const std::type_info *type, const std::type_info &wanted)
+inline struct sandseal_text said(types::BaseException const &error)
 {
-    while (type && *type != wanted) {
-        auto *derived = dynamic_cast<const abi::__si_class_type_info *>(type);
-        type = derived ? derived->__base_type : nullptr;
-    }
-    return type != nullptr;
-}
-
-inline struct sandseal_text said(const types::BaseException *error)
-{
-    if (!error->args.size()) return sandseal_say("(no text)");
-    types::str text = error->args[0];
+    if (!error.args.size()) return sandseal_say("(no text)");
+    types::str text = error.args[0];
     char *copy = static_cast<char *>(sandseal_need(text.size()));
     std::copy(text.c_str(), text.c_str() + text.size(), copy);
     return {copy, static_cast<uint32_t>(text.size())};
@@ -232,23 +221,25 @@ extern "C" void *__cxa_allocate_exception(std::size_t size) noexcept
     return sandseal_need(size);
 }
 
-extern "C" [[noreturn]] void __cxa_throw(void *thrown, std::type_info *type, void (*)(void *))
+// A wasm guest cannot unwind, so an exception ends the call. A ValueError (or a kind of it) refuses the input with
+// its text: the host takes call.error with `unreachable` for a refusal. Any other exception is the plugin's own
+// fault: a trap, with a line in the log where the manifest asks for `log`.
+extern "C" [[noreturn]] void __cxa_throw(void *thrown, std::type_info *type, void *(*)(void *))
 {
-    using namespace sandseal;
-    if (is_a(type, typeid(types::ValueError)) && current) {
-        struct sandseal_text text = said(static_cast<types::ValueError *>(thrown));
-        current->error = reinterpret_cast<uint32_t>(text.data);
-        current->error_len = text.size;
+    auto *error = dynamic_cast<sandseal::types::BaseException *>(static_cast<std::exception *>(thrown));
+    if (dynamic_cast<sandseal::types::ValueError *>(error) && sandseal::current) {
+        struct sandseal_text text = sandseal::said(*error);
+        sandseal::current->error = reinterpret_cast<uint32_t>(text.data);
+        sandseal::current->error_len = text.size;
     }
 #ifdef SANDSEAL_IMPORTS_LOG
     else {
         sandseal_log(SANDSEAL_ERROR, type->name());
-        if (is_a(type, typeid(types::BaseException))) {
-            struct sandseal_text text = said(static_cast<types::BaseException *>(thrown));
-            sandseal_import_log(SANDSEAL_ERROR, text.data, text.size);
-        }
+        struct sandseal_text text = error ? sandseal::said(*error) : sandseal_say("(no text)");
+        sandseal_import_log(SANDSEAL_ERROR, text.data, text.size);
     }
 #endif
+    (void)type;
     __builtin_trap();
 }
 

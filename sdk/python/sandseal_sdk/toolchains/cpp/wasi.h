@@ -43,6 +43,10 @@ int32_t SANDSEAL_WASI(fd_close)(int32_t file) {
     return SANDSEAL_EBADF;
 }
 
+/* The part of zig's libc that is written in Zig links under names of this kind. */
+int32_t sandseal_zig_fd_close(int32_t file) __asm__("fd_close|wasi_snapshot_preview1");
+int32_t sandseal_zig_fd_close(int32_t file) { return SANDSEAL_WASI(fd_close)(file); }
+
 int32_t SANDSEAL_WASI(fd_seek)(int32_t file, int64_t offset, int32_t whence, int32_t position) {
     (void)file, (void)offset, (void)whence, (void)position;
     return SANDSEAL_EBADF;
