@@ -105,7 +105,7 @@ def test_an_expired_call_is_not_begun(stuck: StagePool) -> None:
         started = time.monotonic()
         with pytest.raises(DeadlineExpired):
             await apply(stuck, deadline=started + 0.02)
-        assert time.monotonic() - started < 0.1  # when it expires, not when a thread is free
+        assert not held.done()  # when it expires, not when a thread is free
         with pytest.raises(DeadlineExpired):
             await apply(stuck, deadline=started)
         with pytest.raises(PluginTimeout):

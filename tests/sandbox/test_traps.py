@@ -135,7 +135,7 @@ def test_an_endless_loop_holds_up_nobody(engine: SandboxEngine) -> None:
     results: list[object] = []
     with (
         engine.compile(guest(LOOP + DONE), stage_spec(time_ms=150)) as slow,
-        engine.compile(guest(), stage_spec(time_ms=20)) as quick,
+        engine.compile(guest(), stage_spec(time_ms=100)) as quick,
     ):
 
         def spin() -> None:
@@ -167,8 +167,8 @@ def test_time_is_counted_anew_for_each_call(engine: SandboxEngine) -> None:
 
 
 def test_waiting_does_not_count(engine: SandboxEngine) -> None:
-    with engine.compile(guest(), stage_spec(time_ms=5)) as plugin, plugin.instance() as instance:
-        time.sleep(0.2)
+    with engine.compile(guest(), stage_spec(time_ms=30)) as plugin, plugin.instance() as instance:
+        time.sleep(0.4)
         assert instance.call([floats(1)])[0].data.tolist() == [1]
 
 

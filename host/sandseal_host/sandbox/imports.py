@@ -11,7 +11,7 @@ from ctypes import c_int64, c_uint32, sizeof
 from dataclasses import dataclass
 from typing import Any
 
-from wasmtime import FuncType, Linker, TrapCode, ValType
+from wasmtime import FuncType, Linker, TrapCode, ValType, WasmtimeError
 from wasmtime import _ffi as ffi
 
 from sandseal_host.errors import PluginInvalid
@@ -21,6 +21,7 @@ from sandseal_host.sandbox.log import MAX_LINE
 from sandseal_host.sandbox.memory import OutOfBounds
 from sandseal_host.sandbox.module import ModuleOutline
 from sandseal_host.sandbox.text import printable
+from sandseal_host.sandbox.traps import take_error
 from sandseal_signing.manifest import StageSpec
 
 OURS, WASI = "sandseal", "wasi_snapshot_preview1"
@@ -191,7 +192,9 @@ def define_imports(linker: Linker, outline: ModuleOutline, spec: StageSpec, labe
 
 def _define(linker: Linker, namespace: str, name: str, function: HostFunction) -> None:
     kind = function.type()
-    raw.define_function(
+    error = raw.define_function(
         raw.address(linker.ptr()), namespace.encode(), len(namespace), name.encode(), len(name),
         raw.address(kind.ptr()), raw.address(function.callback), None, None,
     )  # fmt: skip
+    if error:
+        raise WasmtimeError(take_error(error)[0])

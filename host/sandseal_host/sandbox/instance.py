@@ -141,7 +141,7 @@ class Instance:
         if not block:
             raise PluginOutOfMemory(
                 f"plugin {label!r} has no room for a call of {size} bytes within its {limit >> 20} MiB",
-                plugin=label, function=ALLOC, trap="out_of_memory", wanted=size, limit=limit,
+                plugin=label, function=ALLOC, trap="out_of_memory", frames=[], wanted=size, limit=limit,
             )  # fmt: skip
         if block % ALIGNMENT or not guest.memory().holds(block, size):
             raise PluginBadOutput(

@@ -137,10 +137,11 @@ class StagePool:
 
     def _expire(self, job: _Job) -> None:
         if self._take_back(job):
-            self._expired += 1
             job.settle(None, self._late())
 
     def _late(self) -> DeadlineExpired:
+        with self._changed:
+            self._expired += 1
         return DeadlineExpired(
             f"the request's time ran out before plugin {self._plugin.label!r} could start", stage=self._plugin.label
         )

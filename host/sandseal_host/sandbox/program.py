@@ -16,13 +16,7 @@ from sandseal_host.sandbox.text import printable
 from sandseal_host.sandbox.ticker import Ticker
 from sandseal_signing.manifest import StageSpec
 
-MEMORY, ALLOC, ABI, INITIALIZE, RESET = (
-    "memory",
-    "sandseal_alloc",
-    "sandseal_abi",
-    "_initialize",
-    "sandseal_reset",
-)
+MEMORY, ABI, ALLOC, INITIALIZE, RESET = "memory", "sandseal_abi", "sandseal_alloc", "_initialize", "sandseal_reset"
 _STAGE = "(i32) -> (i32)"
 _REQUIRED = {MEMORY: "memory", ABI: "() -> (i32)", ALLOC: "(i32 i32) -> (i32)"}
 _OPTIONAL = {INITIALIZE: "() -> ()", RESET: "() -> ()"}
@@ -128,7 +122,8 @@ def _check_outline(outline: ModuleOutline, spec: StageSpec, label: str) -> None:
     if least > spec.limits.memory_mib << 20:
         raise PluginOutOfMemory(
             f"plugin {label!r} starts with {least >> 20} MiB of memory, over its limit of {spec.limits.memory_mib}",
-            plugin=label, trap="memory_limit", wanted=least, limit=spec.limits.memory_mib << 20,
+            plugin=label, function=MEMORY, trap="out_of_memory", frames=[],
+            wanted=least, limit=spec.limits.memory_mib << 20,
         )  # fmt: skip
 
 

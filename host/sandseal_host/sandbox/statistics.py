@@ -35,8 +35,8 @@ class PoolStatistics:
         threads: how many calls can run at once.
         waiting: calls in the queue.
         running: calls in a guest.
-        done: calls that ended, however they did.
-        expired: calls whose deadline passed in the queue.
+        done: calls that a thread took, however they ended.
+        expired: calls whose deadline passed before they began.
         cancelled: calls whose caller left while they were queued.
     """
 
