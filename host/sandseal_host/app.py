@@ -49,7 +49,7 @@ class Host:
         self.state = HostState.STARTING
         with ExitStack() as opened:
             policy = PolicyFile(settings.trust)
-            settings.data.mkdir(parents=True, exist_ok=True)
+            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
             catalog = opened.enter_context(
                 Catalog(settings.catalog_url or f"sqlite:///{settings.data / 'catalog.sqlite'}")
             )

@@ -106,6 +106,15 @@ def test_a_url_that_cannot_be_used_is_the_operators_to_mend(url):
         Database(url)
 
 
+def test_a_closed_catalog_says_so(url):
+    catalog = Catalog(url)
+    catalog.close()
+    catalog.close()
+    for call in (catalog.all, lambda: catalog.intend("acme.tiny", None)):
+        with pytest.raises(StoreError, match="is closed"):
+            call()
+
+
 def test_a_file_that_is_no_database_is_refused(url, tmp_path):
     (tmp_path / "catalog.db").write_bytes(b"not a database, but long enough to look at" * 100)
     with pytest.raises(StoreError, match="not a database"):

@@ -1,7 +1,9 @@
 """Small ONNX models for tests, each with the spec that a manifest would give it."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
@@ -52,8 +54,8 @@ def mlp(sizes: Sequence[int] = (128, 256, 10), *, max_rows: int = 32) -> OnnxMod
     """x FP32 [batch, sizes[0]] -> y FP32 [batch, sizes[-1]], with Relu between the layers; tiny by default."""
     rng = np.random.default_rng(0)
     nodes, weights, last = [], [], "x"
-    for i, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)):
-        weights.append(numpy_helper.from_array((rng.standard_normal((a, b)) / a**0.5).astype(np.float32), f"w{i}"))
+    for i, (a, b) in enumerate(itertools.pairwise(sizes)):
+        weights.append(numpy_helper.from_array(rng.standard_normal((a, b), np.float32) / np.float32(a**0.5), f"w{i}"))
         final = i == len(sizes) - 2
         nodes.append(helper.make_node("MatMul", [last, f"w{i}"], ["y" if final else f"h{i}"]))
         if not final:
@@ -63,8 +65,9 @@ def mlp(sizes: Sequence[int] = (128, 256, 10), *, max_rows: int = 32) -> OnnxMod
     return build(nodes, [("x", DataType.FP32, io[0])], [("y", DataType.FP32, io[1])], weights, max_rows=max_rows)
 
 
+@cache
 def wide_mlp() -> OnnxModel:
-    """768 -> 3072 -> 3072 -> 3072 -> 768: reading its 85 MB of weights is what a run costs, whatever its rows."""
+    """768 -> 3072 -> 3072 -> 3072 -> 768: reading its 94 MB of weights is what a run costs, whatever its rows."""
     return mlp((768, 3072, 3072, 3072, 768))
 
 
@@ -100,12 +103,12 @@ def nonzero() -> OnnxModel:
     return build([node], [("x", DataType.FP32, ("n",))], [("where", DataType.INT64, (1, "k"))], max_rows=1)
 
 
-def summing() -> OnnxModel:
-    """x FP32 [batch, 4] -> y FP32 [1, 4], which the spec calls [batch, 4]: rows go lost."""
-    node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=1)
-    axes = numpy_helper.from_array(np.array([0], np.int64), "axes")
+def losing() -> OnnxModel:
+    """x FP32 [batch, 4] -> y FP32 [1, 4], which graph and spec call [batch, 4]: only the first row comes out."""
+    node = helper.make_node("Compress", ["x", "first"], ["y"], axis=0)
+    first = numpy_helper.from_array(np.array([True]), "first")
     row = ("batch", 4)
-    return build([node], [("x", DataType.FP32, row)], [("y", DataType.FP32, row)], [axes])
+    return build([node], [("x", DataType.FP32, row)], [("y", DataType.FP32, row)], [first])
 
 
 def outside(file: str = "model.onnx", location: str = "model.onnx.data", offset: int = 0) -> OnnxModel:
@@ -123,3 +126,28 @@ def outside(file: str = "model.onnx", location: str = "model.onnx.data", offset:
 
 def _info(name: str, dtype: DataType, shape: Axes):
     return helper.make_tensor_value_info(name, KINDS[dtype].onnx, list(shape))
+
+
+def picky_from_one(entries: int = 8) -> OnnxModel:
+    """index INT64 [batch, 1] -> entry FP32 [batch, 1]: table[index - 1 + entries] for positive ones; 0 fails."""
+    table = numpy_helper.from_array(np.arange(entries, dtype=np.float32), "table")
+    shift = numpy_helper.from_array(np.array([entries + 1], np.int64), "shift")
+    nodes = [
+        helper.make_node("Sub", ["index", "shift"], ["at"]),
+        helper.make_node("Gather", ["table", "at"], ["entry"]),
+    ]
+    row = ("batch", 1)
+    return build(nodes, [("index", DataType.INT64, row)], [("entry", DataType.FP32, row)], [table, shift])
+
+
+def mixed(*dtypes: DataType) -> OnnxModel:
+    """x0, x1 ... -> y0, y1 ..., each of its own type, unchanged."""
+    nodes = [helper.make_node("Identity", [f"x{i}"], [f"y{i}"]) for i in range(len(dtypes))]
+    inputs, outputs = ([(f"{side}{i}", dtype, ("batch", 2)) for i, dtype in enumerate(dtypes)] for side in "xy")
+    return build(nodes, inputs, outputs)
+
+
+def huge() -> OnnxModel:
+    """size INT64 [1] -> y FP32 [k]: as many zeros as it is told."""
+    node = helper.make_node("ConstantOfShape", ["size"], ["y"])
+    return build([node], [("size", DataType.INT64, (1,))], [("y", DataType.FP32, ("k",))], max_rows=1)

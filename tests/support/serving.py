@@ -10,7 +10,8 @@ from sandseal_host.errors import ModelFailed
 from sandseal_host.serving.lane import Lane
 from sandseal_host.serving.model import Model, ModelParts, ModelState
 from sandseal_host.serving.request import STANDARD, Request, ServiceClass
-from sandseal_host.serving.scheduler import Scheduler, SchedulerSettings
+from sandseal_host.serving.scheduler import Scheduler
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.ticket import Ticket
 from sandseal_host.tensors import Tensor
 from sandseal_signing.manifest import Batching, DataType, Manifest, ModelSpec, StageSpec, TensorSpec

@@ -1,10 +1,13 @@
 """The catalog: which bundles were accepted, from which files, how high versions went, what should be live."""
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Self
 
 from sqlalchemy import delete, exists, func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from sandseal_host.errors import BundleUnknown, ModelUnknown, VersionStale
 from sandseal_host.registry.acceptance import Accepted, Signer
@@ -54,14 +57,13 @@ class Catalog:
             VersionStale: the mark is at this version or above; of several uploads the first one added wins.
         """
         with self.database.writing() as session:
-            mark = session.get(NameRow, accepted.name, with_for_update=True)
-            if mark is not None and accepted.version <= mark.newest:
+            mark = _mark(session, accepted.name)
+            if accepted.version <= mark.newest:
                 raise VersionStale(
                     f"version {accepted.version} of {accepted.name!r} is not above {mark.newest}, accepted before",
                     newest=mark.newest,
                 )
-            session.merge(NameRow(name=accepted.name, newest=accepted.version))
-            session.flush()
+            mark.newest = accepted.version
             session.add(_row(bundle, accepted))
 
     def newest(self, name: str) -> int | None:
@@ -144,6 +146,17 @@ class Catalog:
         """The version that should be live, by name."""
         with self.database.reading() as session:
             return {row.name: row.version for row in session.scalars(select(IntentionRow))}
+
+
+def _mark(session: Session, name: str) -> NameRow:
+    """The name's version mark, locked until the transaction ends."""
+    mark = session.get(NameRow, name, with_for_update=True)
+    if mark is None:
+        # PostgreSQL lets another upload enter the same new name at this moment, and then this waits for it.
+        with suppress(IntegrityError), session.begin_nested():
+            session.add(NameRow(name=name, newest=0))
+        mark = session.get_one(NameRow, name, with_for_update=True)
+    return mark
 
 
 def _row(bundle: Bundle, accepted: Accepted) -> BundleRow:

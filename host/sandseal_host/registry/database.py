@@ -36,6 +36,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self._engine = _engine(url)
+        self._closed = False
         # SQLite: a transaction that reads first and writes later fails when another wrote in between; so writers
         # take the write lock at their beginning.
         self._writer = self._engine.execution_options(immediate=True)
@@ -49,18 +50,25 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session that sees one state of the database."""
+        self._require_open()
         with _translated(), Session(self._engine) as session:
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session in one transaction: all of the block is stored at its end, or nothing."""
+        self._require_open()
         with _translated(), Session(self._writer) as session, session.begin():
             yield session
 
     def close(self) -> None:
         """Give back every connection."""
+        self._closed = True
         self._engine.dispose()
+
+    def _require_open(self) -> None:
+        if self._closed:  # the engine would open new connections
+            raise StoreError("the catalog is closed", hint="open it again")
 
 
 @contextmanager
