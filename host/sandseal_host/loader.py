@@ -11,7 +11,7 @@ from sandseal_host.sandbox.pool import StagePool
 from sandseal_host.serving.lane import INLINE_BELOW_S, Lane
 from sandseal_host.serving.model import Model, ModelParts, ModelState
 from sandseal_host.serving.ports import StageRunner
-from sandseal_host.serving.scheduler import SchedulerSettings
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.settings import Settings
 from sandseal_signing.bundle import Bundle
 from sandseal_signing.errors import SandsealError
@@ -62,7 +62,7 @@ class Loader:
         model.advance(ModelState.WARMING)
         on_loop = INLINE_BELOW_S if self._device.kind is DeviceKind.CPU else 0.0
         lane = Lane(session, self._schedule(bundle), name=model.name, inline_below_s=on_loop)
-        model.serve(ModelParts(session, lane, pre, post))
+        model.serve(ModelParts(session, lane, pre, post, session.statistics().resident_bytes))
 
     def close(self) -> None:
         """Stop the sandbox engine; the models built here must be unloaded before."""

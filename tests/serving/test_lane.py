@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import threading
 import time
 
@@ -8,7 +9,7 @@ import pytest
 from sandseal_host.errors import DeadlineExpired, MemoryExhausted, ModelFailed, NotReady, QueueFull, RequestInvalid
 from sandseal_host.serving.lane import Lane
 from sandseal_host.serving.request import BATCH, REALTIME
-from sandseal_host.serving.scheduler import SchedulerSettings
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from support.serving import Doubler, request
 
 THREADS = 0.0  # inline_below_s: no batch runs on the loop
@@ -114,7 +115,7 @@ async def test_one_inline_batch_a_turn():
     counter = asyncio.create_task(count())
     await asyncio.gather(*(lane.run(request(number)) for number in range(1, 20)))
     counter.cancel()
-    assert max(b - a for a, b in zip(turns, turns[1:], strict=False)) == 1
+    assert max(b - a for a, b in itertools.pairwise(turns)) == 1
     await lane.close()
 
 

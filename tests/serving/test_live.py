@@ -66,7 +66,7 @@ def test_replace_serves_the_new_version_before_the_old_one_has_ended():
         answer = asyncio.create_task(live.get("acme.double").infer(request(1)))
         await asyncio.to_thread(runner.started.wait, 10)
         replacing = asyncio.create_task(live.replace(new))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
         assert live.get("acme.double") is new
         assert states(live) == [("acme.double", 1, "draining"), ("acme.double", 2, "ready")]
         with pytest.raises(NotReady, match="draining"):

@@ -6,7 +6,7 @@ from sandseal_host.errors import DeadlineExpired, DeadlineImpossible, QueueFull,
 from sandseal_host.serving.batch import CutReason
 from sandseal_host.serving.request import BATCH, REALTIME, STANDARD
 from sandseal_host.serving.ticket import TicketState
-from support.serving import NEVER, Queue
+from support.serving import Queue
 
 
 def reasons(queue):
@@ -261,7 +261,7 @@ def test_a_full_queue_refuses(bound):
 
 def backlogged(rate: float = 10.0, waiting: int = 100, **settings) -> Queue:
     """A queue whose standard class was measured to be served at `rate` rows per second."""
-    queue = Queue(max_rows=10, max_requests=1000, **settings)
+    queue = Queue(**{"max_rows": 10, "max_requests": 1000, **settings})
     for number in range(60 + waiting):
         queue.add(number, 0.0)
     now = 0.0
@@ -288,11 +288,12 @@ def test_a_class_backlog_beyond_its_expiry_is_refused():
 
 
 def test_a_full_queue_says_when_its_backlog_is_served():
-    queue = backlogged(rate=50.0, waiting=100)
-    queue.scheduler.settings = type(queue.scheduler.settings)(max_rows=10, max_requests=100)
+    queue = backlogged(rate=50.0, waiting=100, max_requests=160)
+    for number in range(60):
+        queue.add(1000 + number, queue.now)
     with pytest.raises(QueueFull) as refused:
-        queue.add(1000, queue.now)
-    assert refused.value.retry_after == pytest.approx(2.0)
+        queue.add(2000, queue.now)
+    assert refused.value.retry_after == pytest.approx(160 / 50)
 
 
 def test_a_flood_delays_itself_and_not_its_neighbours():
@@ -310,6 +311,17 @@ def test_a_neighbour_of_a_flood_is_not_refused():
     with pytest.raises(DeadlineImpossible):
         queue.add(2, queue.now, tenant="flood", deadline=queue.now + 1.0)
     queue.add(1, queue.now, tenant="quiet", deadline=queue.now + 1.0)
+
+
+def test_a_heavier_tenant_s_turn_is_nearer():
+    queue = backlogged(rate=10.0, waiting=0, weights={"big": 3.0})
+    for number in range(100):
+        queue.add(1000 + number, queue.now, tenant="big")
+        queue.add(2000 + number, queue.now, tenant="small")
+    with pytest.raises(DeadlineImpossible, match=r"some 13\.3 s away"):
+        queue.add(1, queue.now, tenant="big", deadline=queue.now + 1.0)
+    with pytest.raises(DeadlineImpossible, match="some 20 s away"):  # all 200 rows at most
+        queue.add(1, queue.now, tenant="small", deadline=queue.now + 1.0)
 
 
 def test_two_floods_share_by_weight():
@@ -349,10 +361,16 @@ def test_statistics_and_explanations_add_up():
 
 def test_nothing_that_left_is_kept():
     queue = Queue(max_rows=4, max_requests=10)
-    for number in range(10_000):
-        queue.add(number, number * 1e-3, tenant=f"t{number}", service_class=BATCH, deadline=NEVER)
+    for number in range(5000):
+        queue.add(number, number * 1e-3, tenant=f"t{number}", service_class=BATCH)
         queue.serve(number * 1e-3)
     scheduler = queue.scheduler
     heaps = [scheduler._expiry, *scheduler._queues]
-    assert all(len(heap._entries) < 200 for heap in heaps)
     assert len(scheduler._queues[0]._shares._last) < 2000
+    queue.add(5000, 5.0)
+    queue.batch(5.0)  # runs on: what comes now waits
+    queue.add(5001, 5.0, service_class=BATCH)
+    for number in range(6000, 7000):  # each behind one that stays
+        queue.add(number, 6.0, service_class=BATCH)
+        scheduler.discard(number)
+    assert all(len(heap._entries) < 100 for heap in heaps)

@@ -4,7 +4,7 @@ import ctypes
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Self
 
 import numpy as np
@@ -54,7 +54,7 @@ class Device:
             SettingsInvalid: both builds of ONNX Runtime are installed, which share one folder.
             DeviceUnavailable: the build, the driver or the device is missing; the message says which.
         """
-        check_wheels(frozenset(d.name.lower() for d in distributions()))
+        check_wheels(frozenset(filter(_installed, _WHEELS)))
         if self.kind is DeviceKind.CUDA:
             self._check_cuda()
 
@@ -124,6 +124,14 @@ def check_wheels(installed: frozenset[str]) -> None:
             "onnxruntime and onnxruntime-gpu are both installed, and fill the same folder",
             hint="pip uninstall both, then pip install one of 'sandseal[cpu]' and 'sandseal[gpu]'",
         )
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        version(distribution)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def _cuda_devices() -> int:

@@ -1,10 +1,13 @@
 """ONNX Runtime's exceptions as ours: the only place that reads them."""
 
+import re
+
 from sandseal_host.errors import DeviceUnavailable, HostError, MemoryExhausted, ModelFailed, ModelInvalid
 
 # ONNX Runtime has no type for these: out of memory comes as RuntimeException, a missing device as Fail or EPFail.
 _MEMORY = ("failed to allocate memory", "bad_alloc", "bad allocation", "out of memory", "available memory of")
 _DEVICE = ("explicitly disabled by the user", "no cuda-capable device", "cuda failure", "cudnn failure", "libcuda")
+_NOISE = re.compile(r"^Error in execution: |\[ONNXRuntimeError\] : \d+ : \w+ : |\S*\.(?:cc|cpp|cu|h):\d+ ")
 
 
 def load_failure(error: Exception, file: str) -> HostError:
@@ -37,6 +40,6 @@ def _memory(error: Exception, text: str) -> bool:
 
 
 def _text(error: Exception) -> str:
-    """The first line, without the code in front; paths and stacks stay out of answers."""
+    """The first line, without codes and places in ONNX Runtime's source."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].removeprefix("Error in execution: ").removeprefix("[ONNXRuntimeError] : ")[:500]
+    return _NOISE.sub("", lines[0])[:500]

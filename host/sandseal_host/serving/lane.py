@@ -9,10 +9,13 @@ from sandseal_host.serving.batch import Cut
 from sandseal_host.serving.ports import BatchRunner
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.serving.runtimes import RunTimes
-from sandseal_host.serving.scheduler import Scheduler, SchedulerSettings, SchedulerStatistics
+from sandseal_host.serving.scheduler import Scheduler, SchedulerStatistics
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.ticket import Ticket
 from sandseal_host.serving.workers import Ran, Workers
 
+# A hand-over costs some 50 us and a fight for the interpreter lock, which gathering and splitting hold wherever they
+# run; the loop may stand still for so long, but not for a millisecond (tests/serving/bench_lane.py).
 INLINE_BELOW_S = 250e-6
 
 
@@ -34,9 +37,9 @@ class LaneStatistics:
 class Lane:
     """Answers requests in batches; lives on one event loop.
 
-    What arrives in one turn of the loop is scheduled together at its end. A batch whose kind was measured to take
-    less processor time than handing it over would cost runs on the loop at that point, one a turn; all others run
-    on threads, and their results come back once per batch.
+    What arrives in one turn of the loop is scheduled together at its end. A batch whose kind was measured to be
+    short runs on the loop at that point, one a turn; all others run on threads, and their results come back once
+    per batch.
 
     Args:
         runner: runs the batches; the lane does not close it.

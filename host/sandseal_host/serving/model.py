@@ -51,12 +51,14 @@ class ModelParts:
         lane: its queue and threads.
         pre: makes the model's inputs out of the public ones.
         post: makes the public outputs out of the model's.
+        resident_bytes: how much the process grew by loading them.
     """
 
     runner: BatchRunner
     lane: Lane
     pre: StageRunner | None = None
     post: StageRunner | None = None
+    resident_bytes: int = 0
 
     def close(self) -> None:
         """Give all memory back; blocks."""
@@ -67,10 +69,18 @@ class ModelParts:
 
 @dataclass(frozen=True, slots=True)
 class ModelStatistics:
-    """A model's counts: its state, the requests in flight, and its lane once it has one."""
+    """A model's counts.
+
+    Args:
+        state: the present one.
+        in_flight: requests that are not answered yet.
+        resident_bytes: how much the process grew by loading it.
+        lane: None until it is loaded.
+    """
 
     state: ModelState
     in_flight: int
+    resident_bytes: int
     lane: LaneStatistics | None
 
 
@@ -175,8 +185,9 @@ class Model:
 
     def statistics(self) -> ModelStatistics:
         """The counts at this moment."""
-        lane = self._parts.lane.statistics() if self._parts else None
-        return ModelStatistics(self.state, self._in_flight, lane)
+        if self._parts is None:
+            return ModelStatistics(self.state, self._in_flight, 0, None)
+        return ModelStatistics(self.state, self._in_flight, self._parts.resident_bytes, self._parts.lane.statistics())
 
     def __repr__(self) -> str:
         return f"model {self.name!r} version {self.version}"

@@ -9,41 +9,18 @@ Pure: times come in as arguments (seconds on any monotonic clock); no clock, eve
 
 from collections import Counter, deque
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import NoReturn
+from dataclasses import dataclass
 
-from sandseal_host.errors import Busy, DeadlineExpired, DeadlineImpossible, QueueFull, RequestInvalid
+from sandseal_host.errors import RequestInvalid
+from sandseal_host.serving.admission import Admission
 from sandseal_host.serving.batch import Batch, Cut, CutReason
 from sandseal_host.serving.classqueue import ClassQueue
 from sandseal_host.serving.heap import TicketHeap
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.ticket import Ticket, TicketState
 
 _LATE_SHARE = 10  # late requests of a lower class take at most one row in so many
 _EXPLAINED = 64
-_MAX_RETRY_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerSettings:
-    """What bounds a lane's queue and shapes its batches.
-
-    Args:
-        max_rows: the most rows of a batch.
-        max_delay_s: how long the oldest request waits for others while an instance is free; 0 = never.
-        instances: how many batches may run at once.
-        max_requests: the most requests that wait.
-        max_queued_rows: the most rows that wait.
-        window: how many requests that do not fit a batch are looked past.
-        weights: tenants' shares; 1 for those not named.
-    """
-
-    max_rows: int = 1
-    max_delay_s: float = 0.0
-    instances: int = 1
-    max_requests: int = 4096
-    max_queued_rows: int = 65_536
-    window: int = 32
-    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +68,12 @@ class Scheduler:
         self._rows = 0
         self._running = 0
         self._order = 0
-        self._credit = 0  # tenths of rows that late requests of lower classes may take
+        self._credit = 0  # rows of others so far; a late row of a lower class costs nine
         self._run_s = 0.0
         self._last_done = float("-inf")
         self._cuts: deque[Cut] = deque(maxlen=_EXPLAINED)
         self._reasons: Counter[CutReason] = Counter()
-        self._refused: Counter[str] = Counter()
+        self._admission = Admission(settings)
         self._batched_rows = self._expired = self._cancelled = 0
 
     def add(self, ticket: Ticket, now: float) -> None:
@@ -109,9 +86,10 @@ class Scheduler:
             DeadlineImpossible: at the measured service rate the request would expire before its turn.
         """
         request = ticket.request
-        self._check(ticket, now)
+        if request.id in self._waiting:
+            raise RequestInvalid(f"a request with the id {request.id} waits already", id=request.id)
         queue = self._by_level.get(request.service_class.level) or self._open(request.service_class.level)
-        self._admit(ticket, queue, now)
+        self._admission.check(ticket, queue, len(self._waiting), self._rows, now)
         self._order += 1
         ticket.order = self._order
         ticket.queued = now
@@ -184,7 +162,7 @@ class Scheduler:
             running=self._running,
             batches=dict(self._reasons),
             batched_rows=self._batched_rows,
-            refused=dict(self._refused),
+            refused=dict(self._admission.refused),
             expired=self._expired,
             cancelled=self._cancelled,
             run_s=self._run_s,
@@ -194,50 +172,6 @@ class Scheduler:
         queue = self._by_level[level] = ClassQueue(level, self.settings.weights)
         self._queues = [self._by_level[key] for key in sorted(self._by_level)]
         return queue
-
-    def _check(self, ticket: Ticket, now: float) -> None:
-        request, most = ticket.request, self.settings.max_rows
-        if not 1 <= request.rows <= most:
-            message = f"the request has {request.rows} rows, but the model takes 1 to {most} at once"
-            hint = "send the rows in several requests"
-            raise RequestInvalid(message, hint=hint, rows=request.rows, max_rows=most)
-        if request.id in self._waiting:
-            raise RequestInvalid(f"a request with the id {request.id} waits already", id=request.id)
-        if request.deadline <= now:
-            raise DeadlineExpired("the request's time ran out before it was queued")
-
-    def _admit(self, ticket: Ticket, queue: ClassQueue, now: float) -> None:
-        request, limits = ticket.request, self.settings
-        if len(self._waiting) >= limits.max_requests or self._rows + request.rows > limits.max_queued_rows:
-            self._refuse_full(queue)
-        expires = now + request.service_class.expires_s
-        ticket.expires = expires if expires < request.deadline else request.deadline
-        if queue.rows >= limits.max_rows:  # else its turn is the next batch
-            wait, left = queue.predicted_wait(request.tenant), ticket.expires - now
-            if wait > left:
-                self._refuse_late(wait, left)
-
-    def _refuse_full(self, queue: ClassQueue) -> NoReturn:
-        limits = self.settings
-        bounds = f"at most {limits.max_requests} requests with {limits.max_queued_rows} rows may"
-        self._refuse(
-            QueueFull(
-                f"{len(self._waiting)} requests with {self._rows} rows wait, {bounds}",
-                retry_after=min(_MAX_RETRY_S, queue.rows / queue.rate.per_second or 1.0),
-            )
-        )
-
-    def _refuse_late(self, wait: float, left: float) -> NoReturn:
-        self._refuse(
-            DeadlineImpossible(
-                f"the request may wait {left:.3g} s, but its turn is some {wait:.3g} s away",
-                retry_after=min(_MAX_RETRY_S, wait - left),
-            )
-        )
-
-    def _refuse(self, error: Busy) -> NoReturn:
-        self._refused[error.code] += 1
-        raise error
 
     def _sweep(self, now: float) -> None:
         """Move tickets whose time ran out from the queue to the overdue."""
@@ -316,8 +250,8 @@ class Scheduler:
             return CutReason.BUCKET
         if not self.settings.max_delay_s:
             return CutReason.IDLE
-        waited = now - min(ticket.queued for ticket in taken)
-        return CutReason.DELAY if waited >= self.settings.max_delay_s else CutReason.DEADLINE
+        delayed = min([ticket.queued for ticket in taken]) + self.settings.max_delay_s
+        return CutReason.DELAY if delayed <= now else CutReason.DEADLINE
 
     def _batch(self, taken: list[Ticket], reason: CutReason, now: float) -> Batch:
         rows = sum([ticket.request.rows for ticket in taken])
