@@ -38,7 +38,7 @@ MODEL_FOLDER = "magika/models/standard_v3_3/"
 NAME = "demo.file-type"
 STAGES = ("pre", "queue", "run", "post")
 
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 def main() -> None:
@@ -113,8 +113,7 @@ def serve(key: PrivateKey) -> Iterator[Client]:
     command += ["--trust", str(run / "trust.toml"), "--data", str(run / "data")]
     with (run / "host.log").open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as host:
         try:
-            assert host.stdout is not None
-            url = host.stdout.readline().decode().strip()
+            url = host.stdout.readline().decode().strip() if host.stdout else ""
             if not url:
                 sys.exit(f"the host did not start; its log:\n{(run / 'host.log').read_text()}")
             console.print(f"  {url}")

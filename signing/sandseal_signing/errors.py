@@ -23,6 +23,19 @@ SandsealError                     root of every package's tree
     │   ├── SignerUnknown
     │   ├── SignatureInvalid
     │   └── PolicyRefused
+    ├── AuditError                the auditor: what a host shows of its log or receipts does not hold
+    │   ├── NoteInvalid
+    │   ├── CheckpointInvalid
+    │   ├── ProofInvalid
+    │   ├── LogEntryInvalid
+    │   ├── ReceiptInvalid
+    │   ├── LogUnknown
+    │   ├── AuditStateInvalid
+    │   └── LogInconsistent       the auditor, with evidence: the log is not what it was
+    │       ├── LogShrunk
+    │       ├── LogForked
+    │       └── LogRewritten
+    ├── LogIncomplete             the operator: the stored log itself
     └── PolicyInvalid             the operator: the trust file itself
 """
 
@@ -115,7 +128,7 @@ class NameInvalid(FormatError):
 
 
 class SealInvalid(FormatError):
-    """The publisher: the .seal archive has another member, order or header than the format allows."""
+    """The publisher: a header, padding, order or end of the .seal archive that the format does not allow."""
 
     code = "seal_invalid"
     hint = "make the archive with `sandseal pack`; other tar programs write members that are refused"
@@ -139,7 +152,7 @@ class IntegrityError(SigningError):
     """The publisher or the carrier: the bytes are not the ones that were signed."""
 
     code = "integrity"
-    hint = "the file changed after signing; take it from the publisher again"
+    hint = "the file changed after it was hashed: take it from the publisher again, or pack and sign again"
 
 
 class DigestMismatch(IntegrityError):
@@ -208,3 +221,94 @@ class PolicyInvalid(SigningError):
 
     code = "policy_invalid"
     hint = "correct the trust file at the place named; until then the policy in force stays"
+
+
+class AuditError(SigningError):
+    """The auditor: what a host shows of its log or its receipts does not hold."""
+
+    code = "audit"
+    hint = "ask the host once more; if the answer stays, keep it and ask the operator"
+
+
+class NoteInvalid(AuditError):
+    """The auditor: this is not a signed note (C2SP signed-note), or not one by the key in hand."""
+
+    code = "note_invalid"
+    hint = "fetch it again; if it stays so, compare the key in hand with the one that the operator publishes"
+
+
+class CheckpointInvalid(AuditError):
+    """The auditor: a signed note is not a checkpoint (C2SP tlog-checkpoint), or one of another log."""
+
+    code = "checkpoint_invalid"
+    hint = "fetch the checkpoint again, from the host whose log it is"
+
+
+class ProofInvalid(AuditError):
+    """The auditor: a proof does not show what it should."""
+
+    code = "proof_invalid"
+    hint = "ask for the proof again, for exactly this entry and these sizes; if it stays so, the log does not hold it"
+
+
+class LogEntryInvalid(AuditError):
+    """The auditor: an entry of a log does not follow schema sandseal.log/1."""
+
+    code = "log_entry_invalid"
+    hint = "keep the entry and ask the operator; a newer version of this program may know its schema"
+
+
+class ReceiptInvalid(AuditError):
+    """The auditor: this is not a receipt, or not one by the key in hand."""
+
+    code = "receipt_invalid"
+    hint = "take the receipt as the host sent it, whole, and the host's receipt key"
+
+
+class LogUnknown(AuditError):
+    """The auditor: a log of this origin is not watched."""
+
+    code = "log_unknown"
+    hint = "get the log's verifier key from its operator and watch it first"
+
+
+class AuditStateInvalid(AuditError):
+    """The auditor: the auditor's own state does not follow schema sandseal.audit/1."""
+
+    code = "audit_state_invalid"
+    hint = "restore the file from a copy; without it, what was seen before is forgotten"
+
+
+class LogInconsistent(AuditError):
+    """The auditor: a log is not what it was; `data["known"]` and `data["shown"]` are the evidence."""
+
+    code = "log_inconsistent"
+    hint = "ask once more; if it stays so, keep the evidence and trust no later answer of this log"
+
+
+class LogShrunk(LogInconsistent):
+    """The auditor: a log shows fewer entries than before."""
+
+    code = "log_shrunk"
+    hint = "an old answer, or a host restored from a copy, or one that hides entries: ask once more, keep the evidence"
+
+
+class LogForked(LogInconsistent):
+    """The auditor: a log has two states of one size; the two checkpoints alone prove it."""
+
+    code = "log_forked"
+    hint = "keep the evidence: the host, or whoever has its key, signed two histories"
+
+
+class LogRewritten(LogInconsistent):
+    """The auditor: nothing shows that a log's new state continues the one seen before."""
+
+    code = "log_rewritten"
+    hint = "ask for the consistency proof between the two sizes once more; if it stays so, keep the evidence"
+
+
+class LogIncomplete(SigningError):
+    """The operator: the stored log lacks hashes that a log of its size has."""
+
+    code = "log_incomplete"
+    hint = "restore the log's tables from a copy, or rebuild the tree from the stored entries"

@@ -300,7 +300,10 @@ def _config(node: Node) -> bytes:
     config = node.take("config", {})
     if not isinstance(config, dict):
         node.fail("config", "must be an object")
-    return canonical_json(config)
+    try:
+        return canonical_json(config)
+    except (TypeError, ValueError) as error:  # TOML has dates and infinities, JSON has neither
+        node.fail("config", f"cannot be written as JSON ({error})")
 
 
 def _tensors(node: Node, name: str) -> tuple[TensorSpec, ...]:

@@ -29,56 +29,57 @@ def parse_json(data: bytes, what: str) -> Any:
         what: its name, for errors.
 
     Raises:
-        JsonInvalid: malformed, a duplicate key, NaN or Infinity, an integer of 2^53 or more, a lone surrogate, nesting
-            over 16.
+        JsonInvalid: malformed, a duplicate member, NaN or Infinity, an integer of 2^53 or more, a lone surrogate,
+            nesting over 16.
     """
-
-    def fail(why: str) -> NoReturn:
-        raise JsonInvalid(f"{what}: {why}", where=what)
-
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in found:
-                fail(f"member {name[:80]!r} stands twice in one object")
-            found[name] = value
-        return found
-
-    def integer(text: str) -> int:
-        if len(text) > 17 or abs(int(text)) > MAX_INTEGER:
-            fail(f"the integer {text[:24]} is not below 2^53")
-        return int(text)
-
-    def number(text: str) -> float:
-        if not math.isfinite(value := float(text)):
-            fail(f"the number {text[:24]} is beyond a double")
-        return value
-
-    if _too_deep(data):
-        fail(f"nested deeper than {MAX_DEPTH} levels")
     try:
+        _check_depth(data)
         value = json.loads(
             data.decode("utf-8"),
-            object_pairs_hook=members,
-            parse_int=integer,
-            parse_float=number,
-            parse_constant=lambda name: fail(f"{name} is not JSON"),
+            object_pairs_hook=_members,
+            parse_int=_integer,
+            parse_float=_number,
+            parse_constant=_constant,
         )
         if b"\\u" in data:  # only an escape can spell a lone surrogate, which no UTF-8 encoder takes
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        fail(f"not JSON ({error})")
+        raise JsonInvalid(f"{what}: not strict JSON ({error})", where=what) from None
     return value
 
 
-def _too_deep(data: bytes) -> bool:
-    """Whether brackets outside strings nest too deep; checked before any parser recurses."""
+def _check_depth(data: bytes) -> None:
+    """Refuse brackets that nest too deep outside strings, before any parser recurses."""
     depth = 0
     for bracket in _STRING.sub(b"", data).translate(None, _NOT_BRACKETS):
         depth += 1 if bracket in b"[{" else -1
         if depth > MAX_DEPTH:
-            return True
-    return False
+            raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"member {name[:80]!r} stands twice in one object")
+        found[name] = value
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text) > 17 or abs(int(text)) > MAX_INTEGER:
+        raise ValueError(f"the integer {text[:24]} is not below 2^53")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"the number {text[:24]} is beyond a double")
+    return value
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
 
 
 def canonical_json(value: Any) -> bytes:

@@ -88,8 +88,8 @@ class Moment:
         return cls(datetime.now(UTC), newest, accepted_at)
 
     @property
-    def of_signing(self) -> datetime:
-        """The time that a key's `not_after` is judged at."""
+    def acceptance(self) -> datetime:
+        """When the bundle was, or would be, accepted; what a key's `not_after` is judged at."""
         return self.accepted_at or self.now
 
 
@@ -104,7 +104,9 @@ def judge(
     """Judge a bundle whose statement is verified; touches nothing but its arguments.
 
     Args:
-        signers: the enrolled keys whose signatures verified.
+        bundle_id: SHA-256 of the statement's bytes.
+        signers: the enrolled keys whose signatures over it verified.
+        manifest: the bundle.json that the statement lists.
     """
     reasons = [*_revoked(bundle_id, statement, policy), *_in_time(manifest, moment)]
     found = policy.rule_for(manifest.name)
@@ -163,7 +165,7 @@ def _granted(statement: Statement, manifest: Manifest, rule: Rule) -> Iterator[R
 def _signer(key: TrustedKey, rule: Rule, policy: TrustPolicy, moment: Moment) -> Reason:
     if policy.revokes(key):
         return Reason("signer", False, f"key {key.name!r} of {key.holder} is revoked")
-    if key.not_after and key.not_after <= moment.of_signing:
+    if key.not_after and key.not_after <= moment.acceptance:
         return Reason("signer", False, f"key {key.name!r} of {key.holder} expired at {_utc(key.not_after)}")
     if key.name not in rule.keys:
         return Reason("signer", False, f"key {key.name!r} of {key.holder} may not sign under this rule")

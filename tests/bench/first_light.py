@@ -25,7 +25,7 @@ from sandseal_signing.pack import pack_folder
 from sandseal_signing.seal import SealReader
 from sandseal_signing.trust import TrustPolicy
 from sandseal_signing.verdict import Moment
-from support.onnx_models import mlp, weight_bound_mlp
+from support.onnx_models import mlp, wide_mlp
 
 FloatArray = NDArray[np.float32]
 Image = NDArray[np.uint8]
@@ -64,7 +64,7 @@ def against_echo() -> Iterator[Figure]:
     bodies = {"binary": (binary, headers, 0.5), "json": (json.dumps(plain).encode(), {}, 0.4)}
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
         folder = Path(temporary)
-        (folder / "mlp.onnx").write_bytes(mlp())
+        (folder / "mlp.onnx").write_bytes(mlp().data)
         host = stack.enter_context(servers.host(folder / "host", folder / "mlp.onnx", "mlp"))
         for kind, (body, extra, goal) in bodies.items():
             target = servers.target(host, "/v2/models/mlp/infer", body, extra)
@@ -97,7 +97,7 @@ def batching() -> Iterator[Figure]:
     body, headers = _binary(row, "x")
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
         folder = Path(temporary)
-        (folder / "wide.onnx").write_bytes(weight_bound_mlp())
+        (folder / "wide.onnx").write_bytes(wide_mlp().data)
         targets = []
         for max_rows in ("32", "1"):
             settings = {"SANDSEAL_MAX_ROWS": max_rows}
@@ -188,7 +188,7 @@ def verification() -> Iterator[Figure]:
     """Verifying a 1 GiB .seal on disk against hashing the same file."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        (folder / "small.onnx").write_bytes(mlp())
+        (folder / "small.onnx").write_bytes(mlp().data)
         bundle = publish.write_bundle(folder / "small.onnx", folder / "bundle", name="big")
         with (bundle / "weights.bin").open("wb") as file:
             for _ in range(64):

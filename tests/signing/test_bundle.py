@@ -187,7 +187,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], type[SigningError], str]] = {
         "by key 'alice'",
     ),
     # 6, 7: the statement.
-    "6 a statement that is no JSON": (lambda: resealed(b"{"), JsonInvalid, "statement: not JSON"),
+    "6 a statement that is no JSON": (lambda: resealed(b"{"), JsonInvalid, "statement: not strict JSON"),
     "6 an overlong statement": (lambda: resealed(b" " * (4 << 20) + b"{}"), LimitExceeded, "the statement has 4194306"),
     "6 an unsafe name": (
         lambda: edited(lambda d: d["predicate"]["resources"][1].update(name="../x")),

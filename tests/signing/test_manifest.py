@@ -1,4 +1,5 @@
 import json
+import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from sandseal_signing.manifest import (
     TensorSpec,
     check_size,
     parse_manifest,
+    read_stage,
     render_manifest,
 )
+from sandseal_signing.schema import Node
 from support.bundles import manifest
 from support.manifests import BAD, GOOD, ONLY_THE_READER_REFUSES, Change, changed, full
 
@@ -122,7 +125,7 @@ def test_batching_needs_rows_in_every_model_tensor() -> None:
 
 def test_a_manifest_is_strict_json_of_limited_size() -> None:
     data = json.dumps(manifest()).encode()
-    with pytest.raises(JsonInvalid, match=r"bundle\.json: member 'name' stands twice"):
+    with pytest.raises(JsonInvalid, match=r"bundle\.json: not strict JSON .member 'name' stands twice"):
         parse_manifest(data[:-1] + b',"name":"acme.other"}')
     assert parse_manifest(data + b" " * (256 * 1024 - len(data)))
     with pytest.raises(LimitExceeded, match=r"bundle\.json has 262145 bytes, over 262144"):
@@ -155,6 +158,15 @@ def test_a_refusal_says_what_and_where(change: Change, message: str) -> None:
     with pytest.raises(ManifestInvalid) as caught:
         parse(changed(change))
     assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize("value", ["2027-12-31", "inf", "nan"])
+def test_a_stage_in_toml_holds_only_what_json_can_say(value: str) -> None:
+    stage = tomllib.loads(f"plugin = 'p.wasm'\nfunction = 'f'\nconfig = {{a = [1.5, {value}]}}")
+    with pytest.raises(ManifestInvalid, match=r"plugin\.toml\.config: cannot be written as JSON"):
+        read_stage(Node(stage, "plugin.toml", ManifestInvalid), [], (), ())
+    stage["config"]["a"].pop()
+    assert read_stage(Node(stage, "plugin.toml", ManifestInvalid), [], (), ()).config == b'{"a":[1.5]}'
 
 
 def test_rendering_is_for_people_and_reads_back() -> None:

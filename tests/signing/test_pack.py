@@ -175,7 +175,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         ({"a b": b""}, NameInvalid, "'a b' has a part"),
         ({"MODEL.onnx": b""}, NameInvalid, "are the same path on some systems"),
         ({"model.sig": b""}, NameInvalid, "leaves out of what it signs"),
-        ({"bundle.json": b"{"}, JsonInvalid, r"bundle\.json: not JSON"),
+        ({"bundle.json": b"{"}, JsonInvalid, r"bundle\.json: not strict JSON"),
         ({"bundle.json": b"{}"}, ManifestInvalid, "schema: is missing"),
         ({"bundle.json": MANIFEST + b" " * 262144}, LimitExceeded, r"bundle\.json has"),
     ],

@@ -164,6 +164,9 @@ FINE: dict[str, Change] = {
     "another order": lambda d: d["predicate"]["resources"].reverse(),
     "another root digest": lambda d: d["subject"][0].update(digest={"sha256": "00"}),
     "fewer ignored paths": lambda d: scope(d).update(ignore_paths=[".git"]),
+    "the stock tool's ignored paths": lambda d: scope(d).update(
+        ignore_paths=[".github", "model.sig", ".gitignore", ".git", ".gitattributes"]
+    ),
     "no ignored paths": lambda d: scope(d).pop("ignore_paths"),
 }
 
@@ -224,7 +227,7 @@ def test_names_are_checked_when_read(name: str) -> None:
 
 
 def test_a_statement_is_strict_json() -> None:
-    with pytest.raises(JsonInvalid, match="statement: member '_type' stands twice"):
+    with pytest.raises(JsonInvalid, match=r"statement: not strict JSON .member '_type' stands twice"):
         parse_statement(STATEMENT.render()[:-1] + b',"_type":""}')
     with pytest.raises(StatementInvalid, match="statement: must be an object"):
         parse_statement(b"[]")
