@@ -6,7 +6,8 @@ Inside, each module imports only from those before it:
     manifest, keys                              what a bundle says of itself; who can sign
     envelope, statement                         one signature; what it is over
     trust, verdict                              whom the operator trusts, and for what; the judgement
-    seal, bundle, pack                          the archive; verifying one; making one
+    seal, folder, bundle                        the archive, the folder; verifying one
+    pack, unpack, oms                           making one, opening one up; taking in what others signed
 """
 
 from importlib import import_module
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         SigningError,
         TrustError,
     )
+    from sandseal_signing.folder import FolderSource
     from sandseal_signing.keys import PrivateKey, PublicKey
     from sandseal_signing.manifest import (
         Batching,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from sandseal_signing.seal import SealReader
     from sandseal_signing.statement import Resource, Statement
     from sandseal_signing.trust import TrustedKey, TrustPolicy
+    from sandseal_signing.unpack import unpack_seal
     from sandseal_signing.verdict import Moment, Reason, State, Verdict
 
 __all__ = [
@@ -59,6 +62,7 @@ __all__ = [
     "pack_folder",
     "sign_seal",
     "read_seal",
+    "unpack_seal",
     "Contents",
     # Verify one.
     "open_bundle",
@@ -66,6 +70,7 @@ __all__ = [
     "Bundle",
     "VerifiedStatement",
     "SealReader",
+    "FolderSource",
     "Source",
     "Sink",
     "InMemory",
@@ -102,7 +107,10 @@ __all__ = [
 ]
 
 # In the order of the layers, so that the first module that has a name is the one that defines it.
-_MODULES = ("errors", "digest", "manifest", "keys", "statement", "trust", "verdict", "seal", "bundle", "pack")
+_MODULES = (
+    *("errors", "digest", "manifest", "keys", "statement", "trust", "verdict"),
+    *("seal", "folder", "bundle", "pack", "unpack"),
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
 """Opening a bundle: the checks of signing/README.md, numbered as there. Holding a `Bundle` means all of them passed."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -138,6 +139,8 @@ def open_bundle(
     policy: TrustPolicy,
     moment: Callable[[Manifest], Moment],
     sink: Sink,
+    *,
+    threads: int = 1,
 ) -> Bundle:
     """Steps 1 to 11: verify a whole bundle, trusting no byte of it before its turn.
 
@@ -146,6 +149,8 @@ def open_bundle(
         policy: who is trusted; required, there is no default.
         moment: gives the time, and the newest accepted version, once the manifest's name is known.
         sink: where the files go.
+        threads: how many files to hash at once; over 1 only where source and sink take calls from several threads,
+            as a folder does and an archive cannot.
 
     Raises:
         SigningError: every subclass but PolicyInvalid and KeyInvalid, each where its step finds it.
@@ -164,16 +169,12 @@ def open_bundle(
     # 10. The policy.
     verdict = judge(verified.id, statement, verified.signers, manifest, policy, moment(manifest)).require()
     # 11. The other files, hashed on their way to the sink.
-    files: dict[str, bytes] = {}
-    for resource in statement.in_transfer_order:
-        chunks = iter((memoryview(content),)) if resource is first else resource.check(source.read(resource))
-        kept = sink.write(resource, chunks)
-        for _ in chunks:  # a sink that stopped early must not skip the comparison at the end
-            pass
-        if kept is not None:
-            files[resource.name] = kept
+    files = {first.name: _pass_on(first, iter((memoryview(content),)), sink)}
+    others = statement.in_transfer_order[1:]
+    files |= zip((r.name for r in others), _read_all(others, source, sink, threads), strict=True)
     source.finish()
-    return Bundle(verified.id, statement, manifest, verdict, verified.signers, verified.unknown, signatures, files)
+    kept = {name: data for name, data in files.items() if data is not None}
+    return Bundle(verified.id, statement, manifest, verdict, verified.signers, verified.unknown, signatures, kept)
 
 
 def check_files(manifest: Manifest, sizes: Mapping[str, int]) -> None:
@@ -190,6 +191,29 @@ def check_files(manifest: Manifest, sizes: Mapping[str, int]) -> None:
     for stage in manifest.stages:
         if (size := sizes[stage.plugin]) > MAX_PLUGIN_BYTES:
             raise LimitExceeded(f"{stage.plugin!r} has {size} bytes, over {MAX_PLUGIN_BYTES}", name=stage.plugin)
+
+
+def _read_all(resources: Sequence[Resource], source: Source, sink: Sink, threads: int) -> Iterator[bytes | None]:
+    """Hash the files on their way to the sink, in order or several at once; the first in order that fails counts."""
+
+    def read(resource: Resource) -> bytes | None:
+        return _pass_on(resource, resource.check(source.read(resource)), sink)
+
+    if threads == 1 or len(resources) < 2:
+        yield from map(read, resources)
+        return
+    pool = ThreadPoolExecutor(threads, "sandseal-hash")
+    try:
+        yield from pool.map(read, resources)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _pass_on(resource: Resource, chunks: Iterator[memoryview], sink: Sink) -> bytes | None:
+    kept = sink.write(resource, chunks)
+    for _ in chunks:  # a sink that stopped early must not skip the comparison at the end
+        pass
+    return kept
 
 
 def _signer(envelope: Envelope, key: TrustedKey) -> TrustedKey:

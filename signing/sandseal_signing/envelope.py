@@ -96,7 +96,7 @@ class Envelope:
         (signature,) = signatures
         if signature.take("keyid", None) not in (None, "", hint):
             signature.fail("keyid", "must be the hint in verificationMaterial, empty, null or absent")
-        envelope = cls(_decode(dsse, "payload"), dsse.text("payloadType"), _decode(signature, "sig"), hint)
+        envelope = cls(read_base64(dsse, "payload"), dsse.text("payloadType"), read_base64(signature, "sig"), hint)
         signature.close()
         dsse.close()
         return envelope
@@ -149,8 +149,8 @@ def _encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _decode(node: Node, name: str) -> bytes:
-    """Strict base64 in either of DSSE's two alphabets, never mixed, padding and trailing bits exact."""
+def read_base64(node: Node, name: str) -> bytes:
+    """The bytes of a member in strict base64: one of DSSE's two alphabets, exact padding, trailing bits zero."""
     text = node.text(name, valid=_BASE64.match, rule="base64 in one alphabet")
     standard = text.replace("-", "+").replace("_", "/")
     try:

@@ -13,7 +13,7 @@ MAX_SIGNATURES = 32  # readers must take 16; what cosigners add is for others
 
 _ED25519 = b"\x01"  # the signature type
 _KEY_ID_BYTES = 4
-_NAME = re.compile(r"[^\s+\x00-\x1f\x7f]+\Z")
+_NAME = re.compile(r"[^\s+\x00-\x1f]+\Z")
 _NO_TEXT = re.compile(r"[\x00-\x09\x0b-\x1f]")
 _LINE = re.compile(r"\u2014 ([^ ]+) ([A-Za-z0-9+/]+={0,2})\Z")
 

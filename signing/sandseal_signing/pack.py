@@ -1,18 +1,18 @@
 """Packing a folder, signing an archive, and showing one: what a publisher does before the push."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NoReturn, Protocol
+from typing import BinaryIO, Protocol
 
 from sandseal_signing.bundle import check_files
 from sandseal_signing.digest import Digest, Readable, hash_chunks, hash_file, read_chunks
 from sandseal_signing.envelope import Envelope, check_signature_limits, parse_signatures
 from sandseal_signing.errors import DigestMismatch, FileMissing, FileUnexpected, SealInvalid, SizeMismatch
+from sandseal_signing.folder import list_files
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.manifest import Manifest, check_size, parse_manifest
-from sandseal_signing.names import MANIFEST, SIGNATURES, check_names
+from sandseal_signing.names import MANIFEST, check_names
 from sandseal_signing.seal import SealReader, SealWriter
 from sandseal_signing.statement import Resource, Statement, media_type, parse_statement
 
@@ -53,29 +53,18 @@ def _silent(_: int) -> None:
 
 
 def list_folder(folder: Path) -> list[str]:
-    """The names of the files to pack: every regular file below `folder`, except `signatures/` and `.git*` at its top.
+    """The names of the files to pack: every plain file below `folder`, except `signatures/` and `.git*` at its top.
 
     Raises:
         FileUnexpected: a link or a special file.
         NameInvalid: a name that a bundle may not hold.
         FileMissing: no bundle.json.
     """
-    names: list[str] = []
-    for parent, folders, files in os.walk(folder, onerror=_raise):
-        if Path(parent) == folder:
-            folders[:] = [name for name in folders if name != SIGNATURES and not name.startswith(".git")]
-            files = [name for name in files if not name.startswith(".git")]
-        for path in (Path(parent, name) for name in (*folders, *files)):
-            if path.is_symlink() or not (path.is_dir() or path.is_file()):
-                raise FileUnexpected(
-                    f"{path} is a link or a special file; a bundle holds plain files only",
-                    hint="replace it by a copy of what it points to, or move it out of the folder",
-                )
-        names += [Path(parent, name).relative_to(folder).as_posix() for name in files]
+    names = list_files(folder)
     if MANIFEST not in names:
         raise FileMissing(f"{folder} has no {MANIFEST}", hint="`sandseal init model.onnx` writes one")
     check_names(names)
-    return sorted(names)
+    return names
 
 
 def pack_folder(folder: Path, out: BinaryIO, keys: Sequence[PrivateKey] = (), progress: Progress = _silent) -> Contents:
@@ -145,10 +134,6 @@ def sign_seal(source: Rereadable, out: BinaryIO, keys: Sequence[PrivateKey], pro
     reader.signatures()
     _write(out, signatures, contents.statement, reader.read, progress)
     return Contents(contents.manifest, contents.statement, contents.payload, signatures)
-
-
-def _raise(error: OSError) -> NoReturn:
-    raise error  # os.walk would leave an unreadable folder out without a word
 
 
 def _hash_members(reader: SealReader, progress: Progress) -> tuple[bytes, list[Resource]]:

@@ -11,9 +11,9 @@ import sandseal_signing
 
 def test_the_export_list() -> None:
     assert sandseal_signing.__all__ == [
-        *("PrivateKey", "PublicKey", "pack_folder", "sign_seal", "read_seal", "Contents"),
+        *("PrivateKey", "PublicKey", "pack_folder", "sign_seal", "read_seal", "unpack_seal", "Contents"),
         *("open_bundle", "verify_statement", "Bundle", "VerifiedStatement"),
-        *("SealReader", "Source", "Sink", "InMemory", "Discard"),
+        *("SealReader", "FolderSource", "Source", "Sink", "InMemory", "Discard"),
         *("TrustPolicy", "TrustedKey", "Moment", "Verdict", "State", "Reason"),
         *("Digest", "Resource", "Statement"),
         *("Manifest", "ModelSpec", "StageSpec", "TensorSpec", "DataType", "Batching", "Limits"),
@@ -49,7 +49,8 @@ def test_the_layers_hold() -> None:
     """Each module imports only from those before it, as the package's docstring draws them."""
     order = [
         *("errors", "digest", "names", "schema", "curve"),
-        *("manifest", "keys", "envelope", "statement", "trust", "verdict", "seal", "bundle", "pack"),
+        *("manifest", "keys", "envelope", "statement", "trust", "verdict"),
+        *("seal", "folder", "bundle", "pack", "unpack", "oms"),
     ]
     drawn = [word for line in (sandseal_signing.__doc__ or "").splitlines()[4:] for word in line[4:44].split(", ")]
     assert [word.strip() for word in drawn if word.strip()] == order
