@@ -34,7 +34,8 @@ from sandseal_signing.pack import pack_folder
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / ".work" / "demo"
 MAGIKA = "magika==1.0.3"
-MODEL_FOLDER = "magika/models/standard_v3_3/"
+MODEL = "magika/models/standard_v3_3/model.onnx"
+CONFIGURATION = ("magika/models/standard_v3_3/config.min.json", "magika/config/content_types_kb.min.json")
 NAME = "demo.file-type"
 STAGES = ("pre", "queue", "run", "post")
 
@@ -63,19 +64,20 @@ def step(text: str) -> None:
 
 
 def fetch_model() -> Path:
-    """The model and its configuration out of the wheel on PyPI; kept for the next run."""
-    model = WORK / "model" / "model.onnx"
-    if model.exists():
-        return model
-    step(f"downloading {MAGIKA} from PyPI for its model")
-    wheels = WORK / "wheels"
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels), MAGIKA]
-    subprocess.run(pip, check=True)
-    with zipfile.ZipFile(next(wheels.glob("magika-*.whl"))) as wheel:
-        model.parent.mkdir(parents=True, exist_ok=True)
-        (model.parent / "config.min.json").write_bytes(wheel.read(MODEL_FOLDER + "config.min.json"))
-        model.write_bytes(wheel.read(MODEL_FOLDER + "model.onnx"))
-    return model
+    """The model and its configuration out of the wheel on PyPI, kept for the next run; the labels for the post-plugin."""
+    package = WORK / "package"
+    if not (package / MODEL).exists():
+        step(f"downloading {MAGIKA} from PyPI for its model")
+        wheels = WORK / "wheels"
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels), MAGIKA]
+        subprocess.run(pip, check=True)
+        with zipfile.ZipFile(next(wheels.glob("magika-*.whl"))) as wheel:
+            for name in (*CONFIGURATION, MODEL):
+                (package / name).parent.mkdir(parents=True, exist_ok=True)
+                (package / name).write_bytes(wheel.read(name))
+    labels = ROOT / "plugins" / "file-type-post" / "labels.py"
+    subprocess.run([sys.executable, str(labels), str(package / "magika")], check=True)
+    return package / MODEL
 
 
 def seal_model(model: Path) -> tuple[Path, PrivateKey]:

@@ -1,11 +1,13 @@
 """The demo's model through a host, against the `magika` package's own answers."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import magika
 import pytest
-from sandseal_sdk.build import build_plugin
 
+from sandseal_sdk.build import build_plugin
 from sandseal_sdk.client import Client
 from sandseal_sdk.errors import HostRefused
 from sandseal_sdk.plugin_spec import read_plugin_spec
@@ -24,6 +26,8 @@ MODEL = Path(magika.__file__).parent / "models" / "standard_v3_3" / "model.onnx"
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("file-type")
+    labels = ROOT / "plugins" / "file-type-post" / "labels.py"
+    subprocess.run([sys.executable, str(labels), str(Path(magika.__file__).parent)], check=True)
     plugins = {}
     for stage in ("pre", "post"):
         source = ROOT / "plugins" / f"file-type-{stage}"

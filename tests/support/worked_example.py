@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from sandseal_signing import errors
 from sandseal_signing.digest import Digest
 from sandseal_signing.envelope import PAYLOAD_TYPE, Envelope, pae
-from sandseal_signing.errors import IntegrityError, SigningError, TrustError
+from sandseal_signing.errors import AuditError, IntegrityError, LogInconsistent, SigningError, TrustError
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.pack import Contents, pack_folder
 from sandseal_signing.seal import BLOCK, SealReader, render_header
@@ -35,7 +35,7 @@ MANIFEST = b"""\
 """
 FILES = {"bundle.json": MANIFEST, "model.onnx": b"model"}
 
-_NEVER_RAISED = (SigningError, IntegrityError, TrustError)  # only to be caught by
+_NEVER_RAISED = (SigningError, IntegrityError, TrustError, AuditError, LogInconsistent)  # only to be caught by
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 

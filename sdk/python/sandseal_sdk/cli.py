@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from sandseal_sdk.commands import authoring, publishing, remote
+from sandseal_sdk.commands import authoring, publishing, remote, verifying
 from sandseal_sdk.console import fail
 from sandseal_sdk.errors import ExtraMissing
 from sandseal_signing.errors import SandsealError
@@ -27,6 +27,7 @@ def build_app() -> typer.Typer:
         rich_markup_mode=None,
     )
     publishing.register(app)
+    verifying.register(app)
     authoring.register(app)
     remote.register(app)
     for entry in sorted(entry_points(group="sandseal.commands"), key=lambda entry: entry.name):

@@ -128,6 +128,24 @@ class Client:
         """Every accepted bundle."""
         return list(self._send("GET", "/v1/bundles").json())
 
+    def trust(self) -> dict[str, Any]:
+        """The trust policy in force: serial, keys, rules, root, revoked, and `problem` with the file on disk."""
+        return dict(self._send("GET", "/v1/trust").json())
+
+    def revocations(self) -> list[dict[str, Any]]:
+        """Everything that was ever revoked, oldest first."""
+        return list(self._send("GET", "/v1/revocations").json())
+
+    def revoke(self, target: str, digest: str, reason: str = "") -> list[dict[str, Any]]:
+        """Revoke a key (by fingerprint), bundle or blob for ever; the answer lists the models that this stopped.
+
+        Args:
+            target: `key`, `bundle` or `blob`.
+            digest: 64 hex digits.
+        """
+        body = {"target": target, "digest": digest, "reason": reason}
+        return list(self._send("POST", "/v1/revocations", json=body).json()["withdrawn"])
+
     def issue_token(self, name: str, scopes: list[str], **fields: Any) -> dict[str, Any]:
         """Make a token; the answer holds its secret, which is shown this once."""
         return dict(self._send("POST", "/v1/tokens", json={"name": name, "scopes": scopes, **fields}).json())

@@ -7,6 +7,7 @@ SandsealError (sandseal_signing)
     ├── CaseInvalid             the plugin's author: a test case that cannot be read
     ├── ModelUnreadable         the publisher: not an ONNX model that a manifest can describe
     ├── FileExists              the user: something is already there
+    ├── BundleNotFound          the user: no such file, folder or bundle
     ├── ExtraMissing            the user: an optional part of the installation
     ├── NotLoggedIn             the user: no host and token to talk to
     ├── HostUnreachable         the user, or the operator: no answer
@@ -52,6 +53,13 @@ class FileExists(SdkError):
     """The user: something is already there and is not overwritten."""
 
     code = "file_exists"
+
+
+class BundleNotFound(SdkError):
+    """The user: nothing of this name can be verified."""
+
+    code = "bundle_not_found"
+    hint = "name a .seal file, a folder, or a bundle id together with the host's --data folder"
 
 
 class ExtraMissing(SdkError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sandseal_sdk.errors import FileExists
 from sandseal_signing.errors import KeyInvalid
-from sandseal_signing.keys import PrivateKey
+from sandseal_signing.keys import PrivateKey, PublicKey
 
 
 def write_key_pair(base: Path, key: PrivateKey, passphrase: bytes | None = None) -> tuple[Path, Path]:
@@ -39,3 +39,16 @@ def read_private_key(path: Path, ask: Callable[[], str]) -> PrivateKey:
         raise KeyInvalid(f"cannot read key {path}: {error.strerror}") from None
     passphrase = ask().encode() if b"ENCRYPTED" in pem else None
     return PrivateKey.parse(pem, passphrase)
+
+
+def read_public_key(path: Path) -> PublicKey:
+    """Read a public key from a file of its one-line form or PEM; text before the PEM is passed over (RFC 7468).
+
+    Raises:
+        KeyInvalid, KeyUnsafe: unreadable, or not a key that can be used here.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyInvalid(f"cannot read key {path}: {error}") from None
+    return PublicKey.parse(text[max(text.find("-----BEGIN PUBLIC KEY-----"), 0) :])

@@ -1,6 +1,5 @@
-"""For publishers: keygen, init, pack, sign, verify, show."""
+"""For publishers: keygen, init, pack, sign, show."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -8,22 +7,22 @@ import typer
 
 from sandseal_sdk.console import byte_progress, note, out, table
 from sandseal_sdk.keyfiles import read_private_key, write_key_pair
-from sandseal_signing.bundle import open_bundle
 from sandseal_signing.envelope import Envelope
-from sandseal_signing.errors import PolicyInvalid
+from sandseal_signing.errors import KeyInvalid, PolicyInvalid
 from sandseal_signing.keys import PrivateKey
-from sandseal_signing.pack import Contents, Progress, list_folder, pack_folder, read_seal, sign_seal
-from sandseal_signing.seal import SealReader
-from sandseal_signing.statement import Resource
+from sandseal_signing.pack import Contents, list_folder, pack_folder, read_seal, sign_seal
 from sandseal_signing.trust import TrustPolicy
-from sandseal_signing.verdict import Moment, Verdict
+from sandseal_signing.verdict import Verdict
 
 Keys = Annotated[list[Path], typer.Option("--key", help="Private key to sign with; may be given several times.")]
+OmsKeys = Annotated[
+    list[Path], typer.Option("--oms-key", help="P-256 or P-384 key, for a co-signature that stock OMS tools verify.")
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    for command in (keygen, init, pack, sign, verify, show):
+    for command in (keygen, init, pack, sign, show):
         app.command()(command)
 
 
@@ -65,10 +64,11 @@ def init(
 def pack(
     folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Holds bundle.json and its files.")],
     key: Keys = [],  # noqa: B006  # typer reads the default, nobody changes it
+    oms_key: OmsKeys = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option("--out", "-o", help="The .seal file; NAME-VERSION.seal.")] = None,
 ) -> None:
     """Pack a folder into a .seal file; sign it in the same step when a key is given."""
-    keys = [_read_key(path) for path in key]
+    keys = _read_keys(key, oms_key)
     total = sum((folder / name).stat().st_size for name in list_folder(folder))
     partial = (output or folder).with_suffix(".seal.partial")
     try:
@@ -84,11 +84,14 @@ def pack(
 
 def sign(
     seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
-    key: Keys,
+    key: Keys = [],  # noqa: B006
+    oms_key: OmsKeys = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Instead of changing the file.")] = None,
 ) -> None:
     """Add signatures to a .seal file; the bundle id stays the same."""
-    keys = [_read_key(path) for path in key]
+    keys = _read_keys(key, oms_key)
+    if not keys:
+        raise KeyInvalid("there is no key to sign with", hint="give --key, --oms-key or both")
     partial = seal.with_suffix(".seal.partial")
     try:
         with (
@@ -101,18 +104,6 @@ def sign(
     finally:
         partial.unlink(missing_ok=True)
     _report(output or seal, contents)
-
-
-def verify(
-    seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
-    trust: Annotated[Path, typer.Option(help="The trust policy to judge by; there is no default.")],
-) -> None:
-    """Verify a .seal file as the host would: signatures, policy, every byte."""
-    policy = load_policy(trust)
-    with seal.open("rb", buffering=0) as file, byte_progress("verifying", seal.stat().st_size) as advance:
-        bundle = open_bundle(SealReader(file), policy, lambda _: Moment.current(), _Advance(advance))
-    print_verdict(bundle.verdict)
-    out.print(f"{seal}: {bundle.manifest.name} version {bundle.manifest.version}, bundle {bundle.id}")
 
 
 def show(seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)]) -> None:
@@ -148,15 +139,16 @@ def print_verdict(verdict: Verdict) -> None:
         out.print(f"{'ok ' if reason.holds else 'NO '} {reason.check}: {reason.detail}", markup=False)
 
 
-class _Advance:
-    """A sink that keeps nothing and reports each chunk's length."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def write(self, resource: Resource, chunks: Iterator[memoryview]) -> None:
-        for chunk in chunks:
-            self._progress(len(chunk))
+def _read_keys(key: list[Path], oms_key: list[Path]) -> list[PrivateKey]:
+    """The keys to sign with; those for stock OMS tools are of a kind that these know."""
+    co_keys = {path: _read_key(path) for path in oms_key}
+    for path, co_key in co_keys.items():
+        if co_key.public.algorithm == "ed25519":
+            raise KeyInvalid(
+                f"{path} holds an Ed25519 key, which stock OMS tools cannot verify",
+                hint="`sandseal keygen NAME --algorithm ecdsa-p256` makes one that they can; this one goes with --key",
+            )
+    return [*(_read_key(path) for path in key), *co_keys.values()]
 
 
 def _read_key(path: Path) -> PrivateKey:

@@ -6,6 +6,8 @@
 #include <sandseal.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <typeinfo>
 #include <utility>
@@ -16,6 +18,7 @@
 #include "pythonic/types/ndarray.hpp"
 #include "pythonic/types/str.hpp"
 
+#include "heap.h"
 #include "wasi.h"
 
 namespace sandseal
@@ -206,13 +209,26 @@ struct Count<types::array_tuple<Value, Size>> : std::integral_constant<std::size
 
 // ---- Exceptions -------------------------------------------------------------------------------------------
 
-inline struct sandseal_text said(types::BaseException const &error)
+inline types::str said(types::BaseException const *error)
 {
-    if (!error.args.size()) return sandseal_say("(no text)");
-    types::str text = error.args[0];
-    char *copy = static_cast<char *>(sandseal_need(text.size()));
-    std::copy(text.c_str(), text.c_str() + text.size(), copy);
-    return {copy, static_cast<uint32_t>(text.size())};
+    return error && error->args.size() ? error->args[0] : types::str("(no text)");
+}
+
+// The class at the end of a mangled name such as N8pythonic5types8KeyErrorE.
+inline types::str class_name(const char *mangled)
+{
+    const char *name = mangled;
+    std::size_t length = 0;
+    for (const char *at = mangled; *at;) {
+        if (*at < '0' || *at > '9') at++;
+        else {
+            char *end;
+            length = std::strtoul(at, &end, 10);
+            name = end;
+            at = end + std::min(length, std::strlen(end));
+        }
+    }
+    return types::str(name, std::min(length, std::strlen(name)));
 }
 } // namespace sandseal
 
@@ -228,15 +244,14 @@ extern "C" [[noreturn]] void __cxa_throw(void *thrown, std::type_info *type, voi
 {
     auto *error = dynamic_cast<sandseal::types::BaseException *>(static_cast<std::exception *>(thrown));
     if (dynamic_cast<sandseal::types::ValueError *>(error) && sandseal::current) {
-        struct sandseal_text text = sandseal::said(*error);
-        sandseal::current->error = reinterpret_cast<uint32_t>(text.data);
-        sandseal::current->error_len = text.size;
+        auto &text = sandseal::keep(sandseal::said(error));
+        sandseal::current->error = reinterpret_cast<uint32_t>(text.c_str());
+        sandseal::current->error_len = static_cast<uint32_t>(text.size());
     }
 #ifdef SANDSEAL_IMPORTS_LOG
     else {
-        sandseal_log(SANDSEAL_ERROR, type->name());
-        struct sandseal_text text = error ? sandseal::said(*error) : sandseal_say("(no text)");
-        sandseal_import_log(SANDSEAL_ERROR, text.data, text.size);
+        sandseal::types::str line = sandseal::class_name(type->name()) + sandseal::types::str(": ") + sandseal::said(error);
+        sandseal_import_log(SANDSEAL_ERROR, line.c_str(), static_cast<uint32_t>(line.size()));
     }
 #endif
     (void)type;

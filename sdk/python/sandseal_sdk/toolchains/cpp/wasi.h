@@ -20,17 +20,26 @@ struct sandseal_iovec {
     uint32_t data, size;
 };
 
+/* A line without its end: libc sends text and newline apart. */
+static void sandseal_log_line(int32_t file, const char *text, uint32_t size) {
+#ifdef SANDSEAL_IMPORTS_LOG
+    while (size && text[size - 1] == '\n') size--;
+    if (size) sandseal_import_log(file == 2 ? SANDSEAL_WARNING : SANDSEAL_INFO, text, size);
+#else
+    (void)file, (void)text, (void)size;
+#endif
+}
+
 int32_t SANDSEAL_WASI(fd_write)(int32_t file, int32_t vectors, int32_t count, int32_t written) {
     const struct sandseal_iovec *vector = (const struct sandseal_iovec *)(uintptr_t)vectors;
     uint32_t total = 0;
+    if (file != 1 && file != 2) return SANDSEAL_EBADF;
     for (int32_t i = 0; i < count; i++) {
-#ifdef SANDSEAL_IMPORTS_LOG
-        if (vector[i].size) sandseal_import_log(SANDSEAL_INFO, (const void *)(uintptr_t)vector[i].data, vector[i].size);
-#endif
+        sandseal_log_line(file, (const char *)(uintptr_t)vector[i].data, vector[i].size);
         total += vector[i].size;
     }
     *(uint32_t *)(uintptr_t)written = total;
-    return file == 1 || file == 2 ? 0 : SANDSEAL_EBADF;
+    return 0;
 }
 
 int32_t SANDSEAL_WASI(fd_read)(int32_t file, int32_t vectors, int32_t count, int32_t read) {

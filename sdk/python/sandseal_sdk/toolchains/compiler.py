@@ -1,0 +1,104 @@
+"""The C and C++ compiler: clang with libc and libc++ for wasm, all in the Python package `ziglang`."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from sandseal_sdk.errors import ExtraMissing
+
+Progress = Callable[[str], None]
+
+_PATIENCE = 10.0  # seconds; a build whose libraries are in zig's cache takes less
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a tool ended, and what it printed on stderr."""
+
+    succeeded: bool
+    text: str
+
+
+def run_tool(module: str, arguments: Sequence[str], folder: Path, progress: Progress, patience_text: str) -> Outcome:
+    """Run a Python module that is a tool, in `folder`.
+
+    Args:
+        module: as in `python -m module`.
+        arguments: what follows.
+        progress: gets `patience_text` once, when the tool takes longer than usual.
+
+    Raises:
+        ExtraMissing: the package is not installed.
+    """
+    package_folder(module)
+    command = [sys.executable, "-P", "-m", module, *arguments]  # -P: no module out of the author's folder
+    process = subprocess.Popen(
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        encoding="utf-8", errors="replace", env=os.environ | {"PYTHONHASHSEED": "0"},
+    )  # fmt: skip
+    try:
+        text = _wait(process, progress, patience_text)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return Outcome(process.returncode == 0, text)
+
+
+def _wait(process: "subprocess.Popen[str]", progress: Progress, patience_text: str) -> str:
+    try:
+        return process.communicate(timeout=_PATIENCE)[1]
+    except subprocess.TimeoutExpired:
+        progress(patience_text)
+        return process.communicate()[1]
+
+
+def package_folder(module: str) -> Path:
+    """Where the package of a module is installed.
+
+    Raises:
+        ExtraMissing: it is not.
+    """
+    package = module.partition(".")[0]
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        raise ExtraMissing(f"building plugins needs the package {package!r}", hint="pip install 'sandseal[sdk]'")
+    return Path(found.origin).parent
+
+
+def tool_version(package: str) -> str:
+    """The installed version of a package.
+
+    Raises:
+        ExtraMissing: it is not installed.
+    """
+    package_folder({"sandseal": "sandseal_sdk"}.get(package, package))
+    return version(package)
+
+
+def memory_flags(limit_mib: int, stack: int, initial: int) -> Sequence[str]:
+    """Linker flags for a module's memory, in bytes.
+
+    Args:
+        limit_mib: the stage's limit.
+        stack: small, since the pages behind it are what the host keeps resident between instances.
+        initial: what a typical call needs: growing costs a fresh instance more than all else that it does.
+    """
+    return f"-Wl,-z,stack-size={stack}", f"-Wl,--initial-memory={min(initial, limit_mib << 20)}"
+
+
+def header_folder() -> Path:
+    """Where sandseal.h lies: in the installed package, or in the repository's sdk/c."""
+    installed = _PACKAGE / "include"
+    return installed if installed.is_dir() else _PACKAGE.parents[1] / "c"
+
+
+def cpp_folder() -> Path:
+    """Where the C++ and C parts of the toolchains lie."""
+    return _PACKAGE / "toolchains" / "cpp"
