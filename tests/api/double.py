@@ -2,9 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
@@ -15,12 +14,20 @@ from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.grant import Grant, Scope
 from sandseal_host.api.ports import BundleEntry, HostState, Signer, TokenEntry
 from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.trust_port import RevocationEntry, Target, Withdrawn
 from sandseal_host.errors import BundleUnknown, ModelUnknown, NotAuthenticated, NotReady
 from sandseal_host.observe.metrics import HostMetrics
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.tensors import Tensor
-from sandseal_signing.errors import SealTruncated
+from sandseal_signing.checkpoint import Checkpoint
+from sandseal_signing.digest import Digest
+from sandseal_signing.errors import ProofInvalid, SealTruncated
+from sandseal_signing.keys import PrivateKey
+from sandseal_signing.logentry import Kind, LogEntry, Subject
+from sandseal_signing.logproof import LogProof
 from sandseal_signing.manifest import DataType, Manifest, ModelSpec, TensorSpec
+from sandseal_signing.merkle import MerkleTree, consistency_proof, inclusion_proof, leaf_hash
+from sandseal_signing.note import VerifierKey
 
 Run = Callable[[Request], tuple[Tensor, ...]]
 
@@ -47,20 +54,12 @@ class ModelDouble:
         self.run = run
         self.state, self.reason = "ready", ""
         self.requests: list[Request] = []
-        self.held = self.cancelled = 0
+        self.cancelled = 0
         self.gate: asyncio.Event | None = None
 
     @property
     def name(self) -> str:
         return self.manifest.name
-
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        self.held += 1
-        try:
-            yield
-        finally:
-            self.held -= 1
 
     async def infer(self, request: Request) -> Response:
         if self.remember:
@@ -158,6 +157,13 @@ class BundlesDouble:
         )
         return entry
 
+    def sign(self, bundle_id: str, signature: bytes, publisher: Grant) -> BundleEntry:
+        entry = self.entry(bundle_id)
+        self.accepted.remove(entry)
+        self.accepted.append(entry := replace(entry, state="ready", holders=(*entry.holders, publisher.name)))
+        self.streams.append(signature)
+        return entry
+
     def entries(self) -> list[BundleEntry]:
         return self.accepted
 
@@ -216,6 +222,79 @@ class LifecycleDouble:
         self.models.get(name, version).state = "unloaded"
 
 
+class TrustDouble:
+    """A policy of serial 7; each revocation takes the model `mlp` out of service."""
+
+    def __init__(self) -> None:
+        self.revoked: list[RevocationEntry] = []
+
+    def policy(self) -> dict[str, Any]:
+        return {"serial": 7, "problem": None}
+
+    def revocations(self) -> list[RevocationEntry]:
+        return self.revoked
+
+    def revoke(self, target: Target, digest: str, reason: str, operator: Grant) -> list[Withdrawn]:
+        self.revoked.append(RevocationEntry(target, digest, operator.name, reason, datetime(2026, 1, 2, tzinfo=UTC)))
+        return [Withdrawn("b" * 64, "mlp", 1, f"{target} {digest} is revoked")]
+
+
+class LogDouble:
+    """A log of three entries whose one proof is always the same."""
+
+    def __init__(self) -> None:
+        self.key = PrivateKey.generate()
+        self.lines = [LogEntry(Kind.POLICY, _THEN, "root", _policy(serial)).render() for serial in (1, 2, 3)]
+
+    @property
+    def verifier(self) -> VerifierKey:
+        return VerifierKey("log.example", self.key.public)
+
+    def checkpoint(self) -> bytes:
+        return Checkpoint("log.example", self._tree(3).frontier.head).sign(self.key)
+
+    def entries(self, start: int, end: int) -> list[bytes]:
+        self._need(0 <= start < end <= 3)
+        return self.lines[start:end]
+
+    def prove(self, number: int, size: int | None = None) -> LogProof:
+        size = 3 if size is None else size
+        self._need(0 <= number < size <= 3)
+        tree = self._tree(size)
+        note = Checkpoint("log.example", tree.frontier.head).sign(self.key)
+        return LogProof(number, inclusion_proof(number, size, tree.read), note)
+
+    def consistency(self, old: int, new: int) -> tuple[bytes, ...]:
+        self._need(0 <= old <= new <= 3)
+        return consistency_proof(old, new, self._tree(3).read)
+
+    def _tree(self, size: int) -> MerkleTree:
+        return MerkleTree(map(leaf_hash, self.lines[:size]))
+
+    def _need(self, there: bool) -> None:
+        if not there:
+            raise ProofInvalid("a log of 3 has no such thing")
+
+
+class ReceiptsDouble:
+    """Receipts that say in plain text what they were made of."""
+
+    public = PrivateKey.generate().public
+
+    def write(
+        self, bundle_id: str, request: bytes | memoryview, response: bytes, *, service_class: str, nonce: str
+    ) -> bytes:
+        digests = [hashlib.sha256(body).hexdigest() for body in (request, response)]
+        return " ".join((bundle_id, *digests, service_class, nonce)).encode()
+
+
+_THEN = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def _policy(serial: int) -> Subject:
+    return Subject(serial=serial, policy=Digest.of(b"%d" % serial))
+
+
 EVERYTHING = Grant("root", frozenset(Scope), tenant="acme")
 
 
@@ -235,12 +314,17 @@ class HostDouble:
             Grant("narrow", frozenset({Scope.INFER, Scope.OPERATE}), models="m*"),
             Grant("auditor", frozenset({Scope.AUDIT})),
         )
+        self.trust = TrustDouble()
+        self.log, self.receipts = LogDouble(), ReceiptsDouble()
         self.lifecycle = LifecycleDouble(self.models)
         self.metrics = HostMetrics()
         self.app: DataPlane = create_app(
             models=self.models,
             bundles=self.bundles,
             tokens=self.tokens,
+            trust=self.trust,
+            log=self.log,
+            receipts=self.receipts,
             lifecycle=self.lifecycle,
             metrics=self.metrics,
             settings=self.settings,

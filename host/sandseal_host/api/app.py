@@ -1,14 +1,19 @@
 """The edge put together: both planes as one ASGI application."""
 
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.control import create_control
-from sandseal_host.api.control_bundles import bundle_routes
-from sandseal_host.api.control_repository import repository_routes
-from sandseal_host.api.control_tokens import token_routes
+from sandseal_host.api.control import add_metrics_route, create_control
+from sandseal_host.api.control_bundles import add_bundle_routes
+from sandseal_host.api.control_log import add_log_routes
+from sandseal_host.api.control_repository import add_repository_routes
+from sandseal_host.api.control_signatures import add_signature_routes
+from sandseal_host.api.control_tokens import add_token_routes
+from sandseal_host.api.control_trust import add_trust_routes
 from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.endpoint import Endpoint
+from sandseal_host.api.log_port import Log, Receipts
 from sandseal_host.api.ports import Bundles, Lifecycle, Models, Tokens
 from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.trust_port import Trust
 from sandseal_host.api.uploads import Uploads
 from sandseal_host.observe.metrics import HostMetrics
 
@@ -18,6 +23,9 @@ def create_app(
     models: Models,
     bundles: Bundles,
     tokens: Tokens,
+    trust: Trust,
+    log: Log,
+    receipts: Receipts,
     lifecycle: Lifecycle,
     metrics: HostMetrics,
     settings: ApiSettings,
@@ -28,15 +36,20 @@ def create_app(
         models: the models that can answer.
         bundles: what has been accepted.
         tokens: who may ask.
+        trust: who may publish.
+        log: what happened.
+        receipts: written for those who ask.
         lifecycle: loads and unloads, and knows whether the host is ready.
         metrics: what `/metrics` shows; its requests are counted here.
         settings: limits and choices.
     """
     door = Doorkeeper(tokens, settings)
-    routers = [
-        repository_routes(models, lifecycle, door),
-        bundle_routes(bundles, Uploads(bundles, settings), door),
-        token_routes(tokens, door),
-    ]
-    control = create_control(routers, door, metrics)
+    control = create_control()
+    add_repository_routes(control, models, lifecycle, door)
+    add_bundle_routes(control, bundles, Uploads(bundles, settings), door)
+    add_signature_routes(control, bundles, door)
+    add_token_routes(control, tokens, door)
+    add_trust_routes(control, trust, door)
+    add_log_routes(control, log, receipts, door)
+    add_metrics_route(control, metrics, door)
     return DataPlane(Endpoint(models, lifecycle, door, settings, metrics.requests), control)

@@ -3,70 +3,63 @@
 Binary tensors follow the JSON without padding, little-endian and row-major, in the order of the JSON's inputs.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from sandseal_host.errors import RequestInvalid
-from sandseal_host.tensors import KINDS, Tensor, tensor_from_buffer
+from sandseal_host.tensors import KINDS, Tensor, check_bytes_elements
 from sandseal_signing.manifest import DataType, TensorSpec
 
 
-class Tail:
-    """The binary part of a body, taken front to back in the order of the JSON's inputs.
+@dataclass(frozen=True, slots=True)
+class BinarySlot:
+    """Where in a body a tensor lies.
 
     Args:
-        body: the whole request.
-        start: where its binary part begins.
-    """
-
-    def __init__(self, body: memoryview, start: int) -> None:
-        self._body, self._at = body, start
-
-    def take(self, name: str, size: int) -> memoryview:
-        """The next `size` bytes, for the input of that name.
-
-        Raises:
-            RequestInvalid: the body has fewer.
-        """
-        left = len(self._body) - self._at
-        if not 0 <= size <= left:
-            raise RequestInvalid(
-                f"input {name!r}: binary_data_size is {size}, but the body has {left} bytes left",
-                tensor=name, got=left, wanted=size,
-            )  # fmt: skip
-        self._at += size
-        return self._body[self._at - size : self._at]
-
-    def close(self) -> None:
-        """Refuse bytes that belong to no input.
-
-        Raises:
-            RequestInvalid: some are left.
-        """
-        if self._at != len(self._body):
-            raise RequestInvalid(
-                f"{len(self._body) - self._at} bytes are left over after the last binary input",
-                hint="Inference-Header-Content-Length and every binary_data_size must add up to the body's length",
-            )
-
-
-def binary_tensor(spec: TensorSpec, shape: tuple[int, ...], part: memoryview) -> Tensor:
-    """A tensor that views its part of the body; copied only where it does not lie as its type must.
+        spec: its name and data type.
+        shape: checked against the spec.
+        start: its first byte.
+        size: its bytes.
 
     Raises:
-        RequestInvalid: the length is not the shape's, or a BOOL is neither 0 nor 1.
+        RequestInvalid: the size is not what the shape takes.
     """
-    tensor = tensor_from_buffer(spec.name, spec.dtype, shape, part)
-    if spec.dtype is DataType.BOOL and (tensor.data.view(np.uint8) > 1).any():
-        raise RequestInvalid(f"tensor {spec.name!r}: a BOOL is one byte, 0 or 1", tensor=spec.name)
-    if not tensor.data.flags.aligned:
-        return Tensor(spec.name, spec.dtype, shape, tensor.data.copy())
-    return tensor
+
+    spec: TensorSpec
+    shape: tuple[int, ...]
+    start: int
+    size: int
+
+    def __post_init__(self) -> None:
+        dtype, bytes_each = self.spec.dtype, KINDS[self.spec.dtype].size
+        wanted = prod(self.shape) * bytes_each if bytes_each else max(self.size, 0)  # BYTES have no fixed size
+        if self.size != wanted:
+            raise RequestInvalid(
+                f"input {self.spec.name!r} has {self.size} bytes, but {dtype} {list(self.shape)} takes {wanted}",
+                tensor=self.spec.name, got=self.size, wanted=wanted,
+            )  # fmt: skip
+
+    def view(self, body: memoryview) -> Tensor:
+        """The tensor in `body`, which is long enough; copied only where it does not lie as its type must.
+
+        Raises:
+            RequestInvalid: BYTES elements do not fill it, or a BOOL is neither 0 nor 1.
+        """
+        spec, dtype = self.spec, self.spec.dtype
+        part = body[self.start : self.start + self.size]
+        if dtype is DataType.BYTES:
+            check_bytes_elements(spec.name, part, prod(self.shape))
+            return Tensor(spec.name, dtype, self.shape, np.frombuffer(part, np.uint8))
+        data = np.frombuffer(part, KINDS[dtype].numpy).reshape(self.shape)
+        if dtype is DataType.BOOL and (data.view(np.uint8) > 1).any():
+            raise RequestInvalid(f"input {spec.name!r}: a BOOL is one byte, 0 or 1", tensor=spec.name)
+        return Tensor(spec.name, dtype, self.shape, data if data.flags.aligned else data.copy())
 
 
-def raw_tensor(spec: TensorSpec, body: memoryview) -> Tensor:
-    """The tensor that a body without any JSON is.
+def raw_input(spec: TensorSpec, body: memoryview) -> Tensor | BinarySlot:
+    """The input that a body without any JSON is.
 
     The batch axis is 1, one other axis may be free and follows from the length; BYTES are the body as one element.
 
@@ -75,22 +68,23 @@ def raw_tensor(spec: TensorSpec, body: memoryview) -> Tensor:
     """
     shape = [1 if axis == "batch" else axis for axis in spec.shape]
     free = [at for at, axis in enumerate(shape) if isinstance(axis, str)]
-    fixed = prod(axis for axis in shape if isinstance(axis, int))
-    size = 1 if spec.dtype is DataType.BYTES else len(body) // (fixed * KINDS[spec.dtype].size or 1)
     if len(free) > 1:
         raise RequestInvalid(
             f"input {spec.name!r} has {len(free)} free axes, which the length alone does not tell",
             hint="send the input with its shape to /v2/models/{model}/infer",
             tensor=spec.name,
         )
+    each = prod(axis for axis in shape if isinstance(axis, int)) * KINDS[spec.dtype].size
     for at in free:
-        shape[at] = size
+        shape[at] = len(body) // each if each else 1
     sizes = tuple(axis for axis in shape if isinstance(axis, int))
-    if spec.dtype is not DataType.BYTES:
-        return binary_tensor(spec, sizes, body)
-    if prod(sizes) != 1:
+    return _one_element(spec, sizes, body) if spec.dtype is DataType.BYTES else BinarySlot(spec, sizes, 0, len(body))
+
+
+def _one_element(spec: TensorSpec, shape: tuple[int, ...], body: memoryview) -> Tensor:
+    if prod(shape) != 1:
         raise RequestInvalid(
-            f"input {spec.name!r} takes {prod(sizes)} strings, a body without JSON is one", tensor=spec.name
+            f"input {spec.name!r} takes {prod(shape)} strings, a body without JSON is one", tensor=spec.name
         )
     length = np.frombuffer(len(body).to_bytes(4, "little"), np.uint8)
-    return Tensor(spec.name, spec.dtype, sizes, np.concatenate((length, np.frombuffer(body, np.uint8))))
+    return Tensor(spec.name, spec.dtype, shape, np.concatenate((length, np.frombuffer(body, np.uint8))))

@@ -6,9 +6,10 @@ from sandseal_host.api.errors import EncodingUnsupported
 from sandseal_host.errors import RequestInvalid, TooLarge
 
 _WINDOW = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
+_IDENTITY = b"identity"
 
 
-def decompress(body: memoryview, encoding: bytes, limit: int) -> bytes:
+def decompress(body: memoryview, encoding: bytes, limit: int) -> memoryview:
     """The body without its Content-Encoding.
 
     Args:
@@ -21,7 +22,10 @@ def decompress(body: memoryview, encoding: bytes, limit: int) -> bytes:
         RequestInvalid: not what the header says, cut short, or with bytes behind it.
         TooLarge: more than `limit` bytes come out.
     """
-    window = _WINDOW.get(encoding.strip().lower())
+    coding = encoding.strip().lower()
+    if coding == _IDENTITY:
+        return body
+    window = _WINDOW.get(coding)
     if window is None:
         raise EncodingUnsupported(f"Content-Encoding {encoding.decode('latin-1')[:40]!r} is not read here")
     reader = zlib.decompressobj(window)
@@ -33,4 +37,4 @@ def decompress(body: memoryview, encoding: bytes, limit: int) -> bytes:
         raise TooLarge(f"the body has more than {limit} bytes when decompressed", limit=limit)
     if not reader.eof or reader.unused_data:
         raise RequestInvalid("the compressed body is cut short or has bytes behind it")
-    return plain
+    return memoryview(plain)

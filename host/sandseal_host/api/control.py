@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
@@ -21,14 +22,8 @@ from sandseal_host.errors import ClientGone, RequestInvalid
 from sandseal_host.observe.metrics import HostMetrics
 
 
-def create_control(routers: list[APIRouter], door: Doorkeeper, metrics: HostMetrics) -> FastAPI:
-    """The control plane's application.
-
-    Args:
-        routers: its routes, beside `/metrics`.
-        door: knows who asks.
-        metrics: what `/metrics` shows.
-    """
+def create_control() -> FastAPI:
+    """The control plane's application, without its routes."""
     # No documentation pages: they would load scripts from elsewhere. The document itself is at /openapi.json.
     control = FastAPI(
         title="Sandseal",
@@ -39,15 +34,14 @@ def create_control(routers: list[APIRouter], door: Doorkeeper, metrics: HostMetr
         exception_handlers={HTTPException: _translated, RequestValidationError: _translated},
     )
     control.add_middleware(ProblemMiddleware)
-    for router in routers:
-        control.include_router(router)
-    _add_metrics(control, door, metrics)
     document_both_planes(control)
     return control
 
 
-def _add_metrics(control: FastAPI, door: Doorkeeper, metrics: HostMetrics) -> None:
-    @control.get("/metrics", tags=["observe"], summary="Metrics in Prometheus' text format", response_class=Response)
+def add_metrics_route(control: FastAPI, metrics: HostMetrics, door: Doorkeeper) -> None:
+    """Add /metrics, for operators and auditors."""
+
+    @control.get("/metrics", summary="Metrics in Prometheus' text format", response_class=Response)
     def show(_: Annotated[Grant, permit(door, Scope.AUDIT, Scope.OPERATE)]) -> Response:
         return Response(metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -96,10 +90,15 @@ def _meaning(request: Request, error: Exception) -> Exception:
             where = ".".join(str(part) for part in first["loc"])
             return RequestInvalid(f"{where}: {first['msg']}", where=where)
         case HTTPException(status_code=405):
-            allow = (error.headers or {}).get("Allow", "another method")
-            return MethodWrong(f"{request.method} is not for {path}", allow=allow)
+            return MethodWrong(f"{request.method} is not for {path}", allow=_allowed(request))
         case HTTPException(status_code=404):
             return RouteUnknown(f"no path {path}")
         case HTTPException():
             return RequestInvalid(error.detail)
     return error
+
+
+def _allowed(request: Request) -> str:
+    """All methods of the path; the framework's own header names those of the first route alone."""
+    matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in matching for method in getattr(route, "methods", ())}))

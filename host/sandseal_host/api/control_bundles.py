@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request, Response
 
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.call import check_content_type
@@ -21,32 +21,38 @@ _SEAL_BODY: dict[str, Any] = {
 }
 
 
-def bundle_routes(bundles: Bundles, uploads: Uploads, door: Doorkeeper) -> APIRouter:
-    """The routes under /v1/bundles."""
-    router = APIRouter(prefix="/v1/bundles", tags=["bundles"])
+def add_bundle_routes(control: FastAPI, bundles: Bundles, uploads: Uploads, door: Doorkeeper) -> None:
+    """Add the routes under /v1/bundles."""
     readers = permit(door, Scope.PUBLISH, Scope.OPERATE, Scope.AUDIT)
 
-    @router.post("", status_code=201, summary="Upload a sealed bundle", openapi_extra=_SEAL_BODY)
-    async def upload(request: Request, grant: Annotated[Grant, permit(door, Scope.PUBLISH)]) -> BundleEntry:
+    @control.post("/v1/bundles", status_code=201, summary="Upload a sealed bundle", openapi_extra=_SEAL_BODY)
+    async def upload(
+        request: Request, response: Response, grant: Annotated[Grant, permit(door, Scope.PUBLISH)]
+    ) -> BundleEntry:
         check_content_type(request.headers.get("content-type", "").encode("latin-1"))
-        return await uploads.accept(request.stream(), grant)
+        entry = await uploads.accept(request.stream(), grant)
+        response.status_code = 202 if entry.state == "pending" else 201
+        return entry
 
-    @router.get("", summary="The accepted bundles")
+    @control.get("/v1/bundles", summary="The accepted bundles")
     def entries(grant: Annotated[Grant, readers]) -> list[BundleEntry]:
         return [entry for entry in bundles.entries() if grant.sees(entry.name)]
 
-    @router.get("/{bundle_id}", summary="One accepted bundle")
+    @control.get("/v1/bundles/{bundle_id}", summary="One accepted bundle")
     def entry(bundle_id: str, grant: Annotated[Grant, readers]) -> BundleEntry:
-        return _visible(bundles, bundle_id, grant)
+        return visible_bundle(bundles, bundle_id, grant)
 
-    @router.delete("/{bundle_id}", status_code=204, summary="Unload and forget a bundle")
+    @control.delete("/v1/bundles/{bundle_id}", status_code=204, summary="Unload and forget a bundle")
     def remove(bundle_id: str, grant: Annotated[Grant, permit(door, Scope.OPERATE)]) -> None:
-        bundles.remove(_visible(bundles, bundle_id, grant).id)
-
-    return router
+        bundles.remove(visible_bundle(bundles, bundle_id, grant).id)
 
 
-def _visible(bundles: Bundles, bundle_id: str, grant: Grant) -> BundleEntry:
+def visible_bundle(bundles: Bundles, bundle_id: str, grant: Grant) -> BundleEntry:
+    """The bundle of this id.
+
+    Raises:
+        BundleUnknown: there is none that the bearer may see.
+    """
     entry = bundles.entry(bundle_id)
     if not grant.sees(entry.name):
         raise BundleUnknown(f"no bundle {bundle_id[:80]!r}", bundle=bundle_id[:80])

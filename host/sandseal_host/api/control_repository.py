@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request
 
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.grant import Grant, Scope
@@ -14,38 +14,35 @@ from sandseal_host.api.ports import Lifecycle, Models
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
 
 
-def repository_routes(models: Models, lifecycle: Lifecycle, door: Doorkeeper) -> APIRouter:
-    """The routes that list, load and unload models; bodies may be empty and need no content type."""
-    router = APIRouter(tags=["models"])
+def add_repository_routes(control: FastAPI, models: Models, lifecycle: Lifecycle, door: Doorkeeper) -> None:
+    """Add the routes that list, load and unload models; bodies may be empty and need no content type."""
     reader, operator = permit(door), permit(door, Scope.OPERATE)
 
-    @router.get("/v2/models", summary="The models that are ready")
+    @control.get("/v2/models", summary="The models that are ready")
     async def ready(grant: Annotated[Grant, reader]) -> dict[str, list[str]]:
         names = {entry.name for entry in models.index() if entry.state == "ready" and grant.sees(entry.name)}
         return {"models": sorted(names)}
 
-    @router.post("/v2/repository/index", summary="Every known version and its state")
+    @control.post("/v2/repository/index", summary="Every known version and its state")
     async def index(request: Request, grant: Annotated[Grant, reader]) -> list[dict[str, str]]:
         only_ready = (await _body(request)).get("ready") is True
         lines = [index_entry(entry) for entry in models.index() if grant.sees(entry.name)]
         return [line for line in lines if not only_ready or line["state"] == "READY"]
 
-    @router.post("/v2/repository/models/{model}/load", summary="Load a version")
+    @control.post("/v2/repository/models/{model}/load", summary="Load a version")
     async def load(model: str, request: Request, grant: Annotated[Grant, operator]) -> dict[str, str]:
         parameters = _parameters(await _body(request), {"wait", "version"})
         grant.need_model(model)
         await lifecycle.load(model, _version(parameters), wait=_wait(parameters))
         return {"name": model}
 
-    @router.post("/v2/repository/models/{model}/unload", summary="Unload a version, or all of them")
+    @control.post("/v2/repository/models/{model}/unload", summary="Unload a version, or all of them")
     async def unload(model: str, request: Request, grant: Annotated[Grant, operator]) -> dict[str, str]:
         # Bundles have no dependents, so Triton's unload_dependents is always fulfilled.
         parameters = _parameters(await _body(request), {"wait", "version", "unload_dependents"})
         grant.need_model(model)
         await lifecycle.unload(model, _version(parameters), wait=_wait(parameters))
         return {"name": model}
-
-    return router
 
 
 async def _body(request: Request) -> dict[str, Any]:

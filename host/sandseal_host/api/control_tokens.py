@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import FastAPI, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
@@ -39,29 +39,26 @@ _TOKEN_BODY: dict[str, Any] = {
 }
 
 
-def token_routes(tokens: Tokens, door: Doorkeeper) -> APIRouter:
-    """The routes under /v1/tokens, for operators."""
-    router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+def add_token_routes(control: FastAPI, tokens: Tokens, door: Doorkeeper) -> None:
+    """Add the routes under /v1/tokens, for operators."""
     operator = permit(door, Scope.OPERATE)
 
-    @router.post("", status_code=201, summary="Issue a token", openapi_extra=_TOKEN_BODY)
+    @control.post("/v1/tokens", status_code=201, summary="Issue a token", openapi_extra=_TOKEN_BODY)
     async def issue(request: Request, grant: Annotated[Grant, operator]) -> IssuedToken:
         wanted, expires = _parse(await request.body())
         _check_within(grant, wanted)
         entry, secret = await run_in_threadpool(tokens.issue, wanted, expires)
         return IssuedToken(token=entry, secret=secret)
 
-    @router.get("", summary="The tokens in force")
+    @control.get("/v1/tokens", summary="The tokens in force")
     def entries(_: Annotated[Grant, operator]) -> list[TokenEntry]:
         return list(tokens.entries())
 
-    @router.delete("/{token_id}", status_code=204, summary="Revoke a token")
+    @control.delete("/v1/tokens/{token_id}", status_code=204, summary="Revoke a token")
     def revoke(token_id: str, _: Annotated[Grant, operator]) -> None:
         if not tokens.revoke(token_id):
             raise RouteUnknown(f"no token {token_id[:80]!r}", hint="GET /v1/tokens lists those in force")
         door.forget()
-
-    return router
 
 
 def _parse(body: bytes) -> tuple[Grant, datetime | None]:

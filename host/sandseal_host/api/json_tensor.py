@@ -6,6 +6,7 @@ back as the same FP32, where Triton prints the double nearest to it.
 """
 
 import re
+from array import array
 from itertools import chain
 from math import prod
 from typing import Any
@@ -16,12 +17,26 @@ from numpy.typing import NDArray
 
 from sandseal_host.api.settings import NonFinite
 from sandseal_host.errors import RequestInvalid
-from sandseal_host.tensors import KINDS, Tensor, pack_bytes, unpack_bytes
+from sandseal_host.tensors import Tensor, pack_bytes, unpack_bytes
 from sandseal_signing.manifest import DataType, TensorSpec
 
 _NESTED = {list}
 _LITERALS = {"nan": b"NaN", "inf": b"Infinity", "-inf": b"-Infinity"}
 _FLOATS = frozenset({DataType.FP16, DataType.FP32, DataType.FP64, DataType.BF16})
+_CODES = {
+    DataType.UINT8: "B",
+    DataType.UINT16: "H",
+    DataType.UINT32: "I",
+    DataType.UINT64: "Q",
+    DataType.INT8: "b",
+    DataType.INT16: "h",
+    DataType.INT32: "i",
+    DataType.INT64: "q",
+    DataType.FP32: "f",
+    DataType.FP64: "d",
+    DataType.FP16: "d",
+    DataType.BF16: "d",
+}
 _NUMPY = orjson.OPT_SERIALIZE_NUMPY
 _WORDS: dict[type, str] = {
     bool: "a boolean",
@@ -40,56 +55,72 @@ _ACCEPTED: dict[DataType, set[type]] = {
 }
 
 
-def tensor_from_json(spec: TensorSpec, shape: tuple[int, ...], data: Any) -> Tensor:
+def tensor_from_json(spec: TensorSpec, shape: tuple[int, ...], data: Any, *, booleans: bool = True) -> Tensor:
     """A tensor from a flat list in row-major order, or from lists nested exactly as the shape.
+
+    Args:
+        spec: its name and type.
+        shape: checked against the spec.
+        data: parsed JSON.
+        booleans: whether there may be any in it; where not, numbers need no look at each one's type.
 
     Raises:
         RequestInvalid: the elements are too few, too many, of another type, or out of the type's range.
     """
-    flat, kinds = _flatten(spec.name, shape, data)
-    if not kinds <= (accepted := _ACCEPTED[spec.dtype]):
-        found = " and ".join(sorted(_WORDS[kind] for kind in kinds - accepted))
-        raise RequestInvalid(f"tensor {spec.name!r}: {found} among data of type {spec.dtype}", tensor=spec.name)
+    flat = _flatten(spec.name, shape, data)
+    if booleans or spec.dtype not in _CODES:
+        _check_kinds(spec, flat)
     try:
         return Tensor(spec.name, spec.dtype, shape, _array(spec.dtype, flat, shape))
+    except TypeError:
+        _check_kinds(spec, flat)
+        raise
     except (OverflowError, UnicodeEncodeError) as error:
         raise RequestInvalid(
             f"tensor {spec.name!r}: a value does not fit into {spec.dtype} ({error})", tensor=spec.name
         ) from None
 
 
-def _flatten(name: str, shape: tuple[int, ...], data: Any) -> tuple[list[Any], set[type]]:
-    """The elements in row-major order and which types they have."""
+def _flatten(name: str, shape: tuple[int, ...], data: Any) -> list[Any]:
+    """The elements in row-major order, as many as the shape has."""
     if type(data) is not list:
         raise RequestInvalid(f"tensor {name!r}: data is not a list", tensor=name)
-    kinds = set(map(type, data))
-    if kinds == _NESTED and len(shape) > 1:
+    if len(shape) > 1 and data and type(data[0]) is list:
         fits = len(data) == shape[0]
         for size in shape[1:]:
-            fits = fits and kinds <= _NESTED and set(map(len, data)) <= {size}
+            fits = fits and set(map(type, data)) <= _NESTED and set(map(len, data)) <= {size}
             if not fits:
                 raise RequestInvalid(
                     f"tensor {name!r}: data is neither flat nor nested as its shape {list(shape)}", tensor=name
                 )
             data = list(chain.from_iterable(data))
-            kinds = set(map(type, data))
-    if len(data) != prod(shape):
+    flat: list[Any] = data
+    if len(flat) != prod(shape):
         raise RequestInvalid(
-            f"tensor {name!r} has {len(data)} elements, but its shape {list(shape)} takes {prod(shape)}",
-            tensor=name, got=len(data), wanted=prod(shape),
+            f"tensor {name!r} has {len(flat)} elements, but its shape {list(shape)} takes {prod(shape)}",
+            tensor=name, got=len(flat), wanted=prod(shape),
         )  # fmt: skip
-    return data, kinds
+    return flat
+
+
+def _check_kinds(spec: TensorSpec, flat: list[Any]) -> None:
+    strange = set(map(type, flat)) - _ACCEPTED[spec.dtype]
+    if strange:
+        found = " and ".join(sorted(_WORDS[kind] for kind in strange))
+        raise RequestInvalid(f"tensor {spec.name!r}: {found} among data of type {spec.dtype}", tensor=spec.name)
 
 
 def _array(dtype: DataType, flat: list[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The elements as an array; `array` refuses what is no number of its kind, where NumPy reads strings as numbers."""
     if dtype is DataType.BYTES:
         return pack_bytes([text.encode() for text in flat])
-    if dtype not in _FLOATS:
-        return np.fromiter(flat, KINDS[dtype].numpy, len(flat)).reshape(shape)
-    with np.errstate(over="ignore"):
-        if dtype is DataType.BF16:
-            return _to_bf16(np.fromiter(flat, np.float32, len(flat))).reshape(shape)
-        return np.fromiter(flat, KINDS[dtype].numpy, len(flat)).reshape(shape)
+    if dtype is DataType.BOOL:
+        return np.fromiter(flat, np.bool_, len(flat)).reshape(shape)
+    values: NDArray[Any] = np.frombuffer(array(_CODES[dtype], flat), _CODES[dtype])
+    if dtype in (DataType.FP16, DataType.BF16):
+        with np.errstate(over="ignore"):
+            values = values.astype(np.float16) if dtype is DataType.FP16 else _to_bf16(values.astype(np.float32))
+    return values.reshape(shape)
 
 
 def json_from_tensor(tensor: Tensor, nonfinite: NonFinite, *, nested: bool = False) -> bytes:

@@ -12,7 +12,7 @@ _MODEL = ("model", {"type": "string"})
 _OPEN = ("/v2/health/live", "/v2/health/ready")
 
 # path, method, summary, content type of the body
-_DATA_PLANE: tuple[tuple[str, str, str, str], ...] = (
+DATA_PLANE: tuple[tuple[str, str, str, str], ...] = (
     ("/v2", "get", "Name, version and extensions of this host", ""),
     ("/v2/health/live", "get", "Whether the host runs", ""),
     ("/v2/health/ready", "get", "Whether the host takes requests", ""),
@@ -39,7 +39,7 @@ def document_both_planes(control: FastAPI) -> None:
 
 def _document(control: FastAPI) -> dict[str, Any]:
     document = get_openapi(title="Sandseal", version=host_version(), routes=control.routes)
-    for path, method, summary, body in _DATA_PLANE:
+    for path, method, summary, body in DATA_PLANE:
         document["paths"].setdefault(path, {})[method] = _operation(path, summary, body)
     schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes["token"] = {"type": "http", "scheme": "bearer"}

@@ -1,7 +1,6 @@
 """What the edge needs from the rest of the host, as it sees it; app.py connects the rooms that offer it."""
 
 from collections.abc import Awaitable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -29,10 +28,6 @@ class LiveModel(Protocol):
     @property
     def bundle_id(self) -> str:
         """The digest of the bundle that it came in."""
-        ...
-
-    def hold(self) -> AbstractContextManager[None]:
-        """Keep it from being unloaded meanwhile."""
         ...
 
     def infer(self, request: Request) -> Awaitable[Response]:
@@ -68,7 +63,7 @@ class Models(Protocol):
     """The models that can answer now (serving's `LiveModels`)."""
 
     def get(self, name: str, version: int | None) -> LiveModel:
-        """The model's version, or the one that serves; hold it in the same turn of the loop.
+        """The model's version, or the one that serves; call its `infer` in the same turn of the loop.
 
         Raises:
             ModelUnknown: no such model or version.
@@ -91,21 +86,38 @@ class Signer:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedEntry:
+    """Where the transparency log says that a bundle was accepted.
+
+    Args:
+        index: the entry's number.
+        entry: its bytes, which are JSON.
+        proof: that it is there, as a C2SP tlog-proof.
+    """
+
+    index: int
+    entry: str
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
 class BundleEntry:
-    """One accepted bundle, as the control plane shows it.
+    """One accepted or pending bundle, as the control plane shows it.
 
     Args:
         id: the digest of its signed statement, 64 hex digits.
         name: the model's name.
         version: the model's version.
         release: what the publisher calls that version.
-        state: where the version stands (`accepted`, `loading`, `ready` ...).
+        state: where the version stands (`pending`, `accepted`, `loading`, `ready`, `revoked` ...).
         signers: the enrolled keys whose signatures verified.
         rule: number of the trust policy's rule that accepted it.
         holders: the distinct holders that counted for the rule.
         threshold: how many it wanted.
         size: bytes of all its files.
-        accepted_at: when.
+        accepted_at: when; None while it is pending.
+        detail: how many of how many holders signed a pending one, and who may still do so; why one is revoked.
+        log: its acceptance in the log; None in lists.
     """
 
     id: str
@@ -118,7 +130,9 @@ class BundleEntry:
     holders: tuple[str, ...]
     threshold: int
     size: int
-    accepted_at: datetime
+    accepted_at: datetime | None
+    detail: str = ""
+    log: LoggedEntry | None = None
 
 
 class Bundles(Protocol):
@@ -129,6 +143,15 @@ class Bundles(Protocol):
 
         Raises:
             SandsealError: it is refused; nothing is left behind.
+        """
+        ...
+
+    def sign(self, bundle_id: str, signature: bytes, publisher: Grant) -> BundleEntry:
+        """Add a signature file to a pending bundle, which may complete it, or to an accepted one.
+
+        Raises:
+            BundleUnknown: there is none of this id.
+            SandsealError: the signature counts for nothing, or the bundle is refused now.
         """
         ...
 

@@ -6,7 +6,9 @@ from sandseal_host.api.ports import LiveModel
 from sandseal_host.api.request_decoder import RequestDecoder
 from sandseal_host.api.response_encoder import ResponseEncoder
 from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.terms import Terms
 from sandseal_host.observe.metrics import ModelMeter, RequestMetrics
+from sandseal_host.serving.request import CLASSES
 from sandseal_signing.manifest import Manifest
 
 _MAX_PREPARED = 1024
@@ -39,6 +41,7 @@ class PreparedModels:
 
     def __init__(self, settings: ApiSettings, metrics: RequestMetrics) -> None:
         self._settings, self._metrics = settings, metrics
+        self._terms = Terms(CLASSES[settings.default_class])
         self._prepared: dict[str, Prepared] = {}
 
     def of(self, model: LiveModel) -> Prepared:
@@ -51,7 +54,7 @@ class PreparedModels:
         manifest = model.manifest
         prepared = self._prepared[model.bundle_id] = Prepared(
             manifest,
-            RequestDecoder(manifest),
+            RequestDecoder(manifest, self._terms),
             ResponseEncoder(manifest, model.bundle_id, self._settings.nonfinite),
             self._metrics.meter(manifest.name, manifest.version),
         )

@@ -26,9 +26,11 @@ STATUS: dict[type[SandsealError], int] = {
     host.NotPermitted: 403,
     host.ModelUnknown: 404,
     host.BundleUnknown: 404,
+    host.Revoked: 410,  # not 503: asking again is of no use
     http.RouteUnknown: 404,
     http.MethodWrong: 405,
     host.TooLarge: 413,
+    host.QuotaExceeded: 413,
     http.MediaTypeWrong: 415,
     host.ClientGone: 499,
     host.UnsupportedRequest: 501,
@@ -70,6 +72,9 @@ STATUS: dict[type[SandsealError], int] = {
     host.PluginBadOutput: 500,
     host.ModelFailed: 500,
     signing.PolicyInvalid: 500,
+    signing.ProofInvalid: 400,  # of the log: no such entry, or no such size
+    signing.LogIncomplete: 500,
+    signing.AuditError: 500,  # what an auditor finds out about a host; a host that finds it out about itself is broken
     host.SettingsInvalid: 500,
     host.DeviceUnavailable: 500,
     host.StoreError: 500,

@@ -2,58 +2,43 @@
 
 A body is JSON, JSON followed by binary tensors (as many JSON bytes as Inference-Header-Content-Length says), or with
 that header at 0 one bare tensor. The rules are those of the protocol and of Triton's binary tensor extension; what
-the specifications leave open is settled in reference to what Triton accepts, but always as a 400.
+they leave open is settled by what Triton accepts, and what is refused is always a 400.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from sandseal_host.api.binary_tensor import Tail, binary_tensor, raw_tensor
+from sandseal_host.api.binary_tensor import BinarySlot, raw_input
+from sandseal_host.api.inference import Inference, Plan
 from sandseal_host.api.json_document import JsonObject, load_object
 from sandseal_host.api.json_tensor import tensor_from_json
+from sandseal_host.api.terms import Terms, read_terms
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
 from sandseal_host.tensors import Tensor, check_shape
 from sandseal_signing.manifest import Manifest, TensorSpec
 
 _LARGEST_AXIS = 2**31 - 1
-_NOTHING: Mapping[str, Any] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """What a client asks of a model, decoded.
-
-    Args:
-        inputs: the tensors of the public signature, in its order; binary ones view the request's body.
-        axes: the sizes of the signature's free axes in this request.
-        parameters: the request's own, as sent.
-        id: echoed in the answer; empty when none was given.
-        outputs: the outputs asked for and whether each is wanted as binary; None for all of them.
-        binary: whether outputs that say nothing are wanted as binary.
-    """
-
-    inputs: tuple[Tensor, ...]
-    axes: Mapping[str, int]
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    id: str = ""
-    outputs: Mapping[str, bool] | None = None
-    binary: bool = False
+_MAX_ELEMENTS = 2**31
+_MAX_PLANS, _MAX_PLANNED_BYTES = 256, 4096
+_NOTHING: JsonObject = {}
 
 
 class RequestDecoder:
     """Decodes the requests of one model.
 
+    Clients that send binary tensors repeat their JSON byte for byte; what it says is worked out once and remembered.
+
     Args:
         manifest: whose public inputs and outputs count.
-        max_elements: the most elements that a shape may claim.
+        default: the terms of requests that name none.
     """
 
-    def __init__(self, manifest: Manifest, max_elements: int = 2**31) -> None:
+    def __init__(self, manifest: Manifest, default: Terms) -> None:
         self._inputs = {spec.name: spec for spec in manifest.inputs}
         self._outputs = {spec.name for spec in manifest.outputs}
-        self._max_elements = max_elements
+        self._default = default
+        self._plans: dict[bytes, Plan] = {}
 
     def decode(self, body: memoryview, header_length: int) -> Inference:
         """Decode a request whose first `header_length` bytes are JSON.
@@ -62,20 +47,15 @@ class RequestDecoder:
             RequestInvalid: not JSON, not the protocol's form, or not the model's signature.
             UnsupportedRequest: asks for shared memory or classification.
         """
-        document = load_object(bytes(body[:header_length]))
-        parameters = _member(document, "parameters", dict, _NOTHING)
-        tail, axes = Tail(body, header_length), dict[str, int]()
-        tensors = self._tensors(_member(document, "inputs", list), tail, axes)
-        tail.close()
-        binary = _member(parameters, "binary_data_output", bool, False)
-        return Inference(
-            inputs=tensors,
-            axes=axes,
-            parameters=parameters,
-            id=_member(document, "id", str, ""),
-            outputs=self._wanted(_member(document, "outputs", list, ()), binary),
-            binary=binary,
-        )
+        text = bytes(body[:header_length])
+        if header_length == len(body) or header_length > _MAX_PLANNED_BYTES:
+            return self._plan(text).fill(body)
+        plan = self._plans.get(text)
+        if plan is None:
+            plan = self._plan(text)
+            if plan.all_binary:
+                self._remember(text, plan)
+        return plan.fill(body)
 
     def decode_raw(self, body: memoryview, *, binary: bool = True) -> Inference:
         """Decode a body that is nothing but the model's only input.
@@ -95,12 +75,37 @@ class RequestDecoder:
             )
         (spec,) = self._inputs.values()
         axes: dict[str, int] = {}
-        tensor = raw_tensor(spec, body)
-        check_shape(spec, tensor.shape, axes)
-        return Inference((tensor,), axes, binary=binary)
+        entry = raw_input(spec, body)
+        check_shape(spec, entry.shape, axes)
+        return Plan((entry,), axes, self._default, len(body), binary=binary).fill(body)
 
-    def _tensors(self, documents: list[Any], tail: "Tail", axes: dict[str, int]) -> tuple[Tensor, ...]:
-        found: dict[str, Tensor] = {}
+    def _remember(self, text: bytes, plan: Plan) -> None:
+        if len(self._plans) >= _MAX_PLANS:
+            self._plans.clear()
+        self._plans[text] = plan
+
+    def _plan(self, text: bytes) -> Plan:
+        document = load_object(text)
+        parameters = _member(document, "parameters", dict, _NOTHING)
+        binary = _member(parameters, "binary_data_output", bool, False)
+        axes: dict[str, int] = {}
+        booleans = b"true" in text or b"false" in text
+        inputs, end = self._all_inputs(_member(document, "inputs", list), len(text), axes, booleans)
+        return Plan(
+            inputs,
+            axes,
+            read_terms(parameters, self._default),
+            end,
+            id=_member(document, "id", str, ""),
+            outputs=self._wanted(_member(document, "outputs", list, ()), binary),
+            binary=binary,
+        )
+
+    def _all_inputs(
+        self, documents: list[Any], start: int, axes: dict[str, int], booleans: bool
+    ) -> tuple[tuple[Tensor | BinarySlot, ...], int]:
+        """The inputs in the model's order, and where the binary ones, which follow the JSON's order, end."""
+        found: dict[str, Tensor | BinarySlot] = {}
         for document in documents:
             name = _member(document, "name", str)
             spec = self._inputs.get(name)
@@ -110,44 +115,12 @@ class RequestDecoder:
                 )
             if name in found:
                 raise RequestInvalid(f"input {name!r} stands twice in the request", tensor=name)
-            found[name] = self._tensor(spec, document, tail, axes)
+            entry = found[name] = _input(spec, document, start, axes, booleans)
+            start += entry.size if isinstance(entry, BinarySlot) else 0
         if len(found) != len(self._inputs):
             missing = [name for name in self._inputs if name not in found]
             raise RequestInvalid(f"the request lacks the inputs {missing}", missing=missing)
-        return tuple(found[name] for name in self._inputs)
-
-    def _tensor(self, spec: TensorSpec, document: JsonObject, tail: "Tail", axes: dict[str, int]) -> Tensor:
-        dtype = _member(document, "datatype", str)
-        if dtype != spec.dtype:
-            raise RequestInvalid(
-                f"input {spec.name!r} has datatype {dtype[:20]!r}, but the model takes {spec.dtype}",
-                tensor=spec.name, got=dtype[:20], wanted=spec.dtype,
-            )  # fmt: skip
-        shape = self._shape(spec, _member(document, "shape", list))
-        check_shape(spec, shape, axes)
-        parameters = _member(document, "parameters", dict, _NOTHING)
-        if "shared_memory_region" in parameters:
-            raise UnsupportedRequest("this host shares no memory with its clients", hint="send the tensor in the body")
-        size = _member(parameters, "binary_data_size", int, None)
-        if (size is None) is ("data" not in document):
-            raise RequestInvalid(
-                f"input {spec.name!r} needs either data or parameters.binary_data_size", tensor=spec.name
-            )
-        if size is None:
-            return tensor_from_json(spec, shape, document["data"])
-        return binary_tensor(spec, shape, tail.take(spec.name, size))
-
-    def _shape(self, spec: TensorSpec, shape: list[Any]) -> tuple[int, ...]:
-        """The shape, safe to multiply out and to hand to NumPy."""
-        if not all(type(size) is int and 0 <= size <= _LARGEST_AXIS for size in shape):
-            raise RequestInvalid(
-                f"input {spec.name!r}: a shape is a list of integers from 0 to {_LARGEST_AXIS}", tensor=spec.name
-            )
-        if prod([size or 1 for size in shape]) > self._max_elements:
-            raise RequestInvalid(
-                f"input {spec.name!r}: shape {shape} has more elements than a request can hold", tensor=spec.name
-            )
-        return tuple(shape)
+        return tuple(found[name] for name in self._inputs), start
 
     def _wanted(self, documents: "list[Any] | tuple[()]", binary: bool) -> Mapping[str, bool] | None:
         """Which outputs were asked for; an empty list means all of them, as it does to Triton."""
@@ -168,9 +141,45 @@ class RequestDecoder:
         return wanted or None
 
 
+def _input(
+    spec: TensorSpec, document: JsonObject, start: int, axes: dict[str, int], booleans: bool
+) -> Tensor | BinarySlot:
+    """One input: a tensor when its data is JSON, else where its bytes will be."""
+    dtype = _member(document, "datatype", str)
+    if dtype != spec.dtype:
+        raise RequestInvalid(
+            f"input {spec.name!r} has datatype {dtype[:20]!r}, but the model takes {spec.dtype}",
+            tensor=spec.name, got=dtype[:20], wanted=spec.dtype,
+        )  # fmt: skip
+    shape = _shape(spec, _member(document, "shape", list))
+    check_shape(spec, shape, axes)
+    parameters = _member(document, "parameters", dict, _NOTHING)
+    if "shared_memory_region" in parameters:
+        raise UnsupportedRequest("this host shares no memory with its clients", hint="send the tensor in the body")
+    size = _member(parameters, "binary_data_size", int, None)
+    if (size is None) is ("data" not in document):
+        raise RequestInvalid(f"input {spec.name!r} needs either data or parameters.binary_data_size", tensor=spec.name)
+    if size is None:
+        return tensor_from_json(spec, shape, document["data"], booleans=booleans)
+    return BinarySlot(spec, shape, start, size)
+
+
+def _shape(spec: TensorSpec, shape: list[Any]) -> tuple[int, ...]:
+    """The shape, safe to multiply out and to hand to NumPy."""
+    if not all(type(size) is int and 0 <= size <= _LARGEST_AXIS for size in shape):
+        raise RequestInvalid(
+            f"input {spec.name!r}: a shape is a list of integers from 0 to {_LARGEST_AXIS}", tensor=spec.name
+        )
+    if prod([size or 1 for size in shape]) > _MAX_ELEMENTS:
+        raise RequestInvalid(
+            f"input {spec.name!r}: shape {shape} has more elements than a request can hold", tensor=spec.name
+        )
+    return tuple(shape)
+
+
 def _member(document: Any, name: str, kind: type, default: Any = ...) -> Any:
     """A member of the JSON type asked for; `default`, if there is one, where it is absent or null."""
-    if type(document) is not dict and document is not _NOTHING:
+    if type(document) is not dict:
         raise RequestInvalid("an entry of inputs or outputs is not a JSON object")
     value = document.get(name)
     if type(value) is kind:

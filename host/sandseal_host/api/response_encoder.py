@@ -1,17 +1,20 @@
 """Answers of the Open Inference Protocol: JSON, binary tensors, or both in one body."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
-from sandseal_host.api.answer import BINARY_TYPE, JSON_TYPE, Answer, Headers
+from sandseal_host.api.answer import BINARY_TYPE, JSON_TYPE, Answer
+from sandseal_host.api.inference import Plan
 from sandseal_host.api.json_tensor import json_from_tensor
-from sandseal_host.api.request_decoder import Inference
 from sandseal_host.api.settings import NonFinite
 from sandseal_host.serving.request import Response
 from sandseal_host.tensors import Tensor
 from sandseal_signing.manifest import Manifest
+
+_MAX_ENTRIES = 1024
 
 
 class ResponseEncoder:
@@ -30,10 +33,11 @@ class ResponseEncoder:
             for spec in manifest.outputs
         }
         self._batched = {spec.name for spec in manifest.outputs if spec.batched}
+        self._entries: dict[tuple[str, tuple[int, ...], int], bytes] = {}
         self._bundle = (b"sandseal-bundle", bundle_id.encode())
         self._nonfinite = nonfinite
 
-    def encode(self, asked: Inference, response: Response) -> Answer:
+    def encode(self, plan: Plan, response: Response) -> Answer:
         """The protocol's answer: outputs in the model's order, each as JSON or binary as it was asked for.
 
         Raises:
@@ -42,43 +46,57 @@ class ResponseEncoder:
         entries: list[bytes] = []
         tail: list[Any] = []
         for tensor in response.outputs:
-            binary = asked.binary if asked.outputs is None else asked.outputs.get(tensor.name)
-            if binary is not None:
-                entries.append(self._entry(tensor, binary))
-                if binary and tensor.nbytes:
-                    tail.append(tensor.data)
-        id_member = b'"id":%b,' % orjson.dumps(asked.id) if asked.id else b""
-        head = b'{%b%b,"outputs":[%b]}' % (id_member, self._names, b",".join(entries))
-        if not tail:
-            return Answer(200, head, (JSON_TYPE, *self._headers(response)))
+            binary = plan.binary if plan.outputs is None else plan.outputs.get(tensor.name)
+            if binary:
+                entries.append(self._binary_entry(tensor))
+                tail.append(tensor.data)
+            elif binary is not None:
+                entries.append(self._json_entry(tensor))
+        start = b'{"id":%b,' % orjson.dumps(plan.id) if plan.id else b"{"
+        head = b'%b%b,"outputs":[%b]}' % (start, self._names, b",".join(entries))
+        body = b"".join((head, *tail))
+        timing = (b"server-timing", server_timing(response.timings))
+        if len(body) == len(head):
+            return Answer(200, head, (JSON_TYPE, self._bundle, timing))
         length = (b"inference-header-content-length", b"%d" % len(head))
-        return Answer(200, b"".join((head, *tail)), (BINARY_TYPE, length, *self._headers(response)))
+        return Answer(200, body, (BINARY_TYPE, length, self._bundle, timing))
 
     def encode_call(self, response: Response) -> Answer:
-        """The answer to a raw call: each output under its name, nested as its shape, without the axis of the one row.
+        """The answer to a plain call: each output under its name, nested as its shape, without the axis of the one row.
 
         Raises:
             RequestInvalid: an output cannot be written as JSON.
         """
-        members = b",".join(orjson.dumps(tensor.name) + b":" + self._plain(tensor) for tensor in response.outputs)
-        body = b'{%b,"outputs":{%b}}' % (self._names, members)
-        return Answer(200, body, (JSON_TYPE, *self._headers(response)))
+        members = [orjson.dumps(tensor.name) + b":" + self._plain(tensor) for tensor in response.outputs]
+        body = b'{%b,"outputs":{%b}}' % (self._names, b",".join(members))
+        timing = (b"server-timing", server_timing(response.timings))
+        return Answer(200, body, (JSON_TYPE, self._bundle, timing))
 
-    def _entry(self, tensor: Tensor, binary: bool) -> bytes:
-        head, shape = self._heads[tensor.name], orjson.dumps(tensor.shape)
-        if binary:
-            return b'%b%b,"parameters":{"binary_data_size":%d}}' % (head, shape, tensor.nbytes)
-        return b'%b%b,"data":%b}' % (head, shape, json_from_tensor(tensor, self._nonfinite))
+    def _json_entry(self, tensor: Tensor) -> bytes:
+        data = json_from_tensor(tensor, self._nonfinite)
+        return b'%b%b,"data":%b}' % (self._heads[tensor.name], orjson.dumps(tensor.shape), data)
+
+    def _binary_entry(self, tensor: Tensor) -> bytes:
+        key = (tensor.name, tensor.shape, tensor.data.nbytes)
+        entry = self._entries.get(key)
+        if entry is None:
+            if len(self._entries) >= _MAX_ENTRIES:
+                self._entries.clear()
+            head, shape = self._heads[tensor.name], orjson.dumps(tensor.shape)
+            entry = self._entries[key] = b'%b%b,"parameters":{"binary_data_size":%d}}' % (head, shape, key[2])
+        return entry
 
     def _plain(self, tensor: Tensor) -> bytes:
         if tensor.name in self._batched and tensor.shape[0] == 1:
             tensor = Tensor(tensor.name, tensor.dtype, tensor.shape[1:], tensor.data)
         return json_from_tensor(tensor, self._nonfinite, nested=True)
 
-    def _headers(self, response: Response) -> Headers:
-        return (self._bundle, (b"server-timing", server_timing(response.timings)))
-
 
 def server_timing(timings: Mapping[str, float]) -> bytes:
     """Seconds per stage as a Server-Timing header, in milliseconds (W3C Server Timing)."""
-    return ", ".join([f"{stage};dur={1e3 * seconds:.3f}" for stage, seconds in timings.items()]).encode()
+    return _timing_form(tuple(timings)) % tuple([1e3 * seconds for seconds in timings.values()])
+
+
+@lru_cache(maxsize=64)
+def _timing_form(stages: tuple[str, ...]) -> bytes:
+    return ", ".join([f"{stage};dur=%.3f" for stage in stages]).encode()

@@ -1,6 +1,6 @@
 """Which of the data plane's routes a path is, by string operations alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
@@ -28,17 +28,17 @@ class Route:
     Args:
         action: what it does.
         model: the model's name in the path; empty for routes of the host itself.
-        version: the version in the path; None means the newest ready one.
+        version: the version in the path; None means the one that serves.
+        method: the only method that it takes.
     """
 
     action: Action
     model: str = ""
     version: int | None = None
+    method: str = field(init=False)
 
-    @property
-    def method(self) -> str:
-        """The only method that the route takes."""
-        return "POST" if self.action in (Action.INFER, Action.CALL) else "GET"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", "POST" if self.action in (Action.INFER, Action.CALL) else "GET")
 
 
 @lru_cache(maxsize=4096)

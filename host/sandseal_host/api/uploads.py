@@ -45,6 +45,7 @@ class Uploads:
         finally:
             pump.cancel()
             pipe.finish()
+            await asyncio.gather(pump, return_exceptions=True)  # whatever broke it broke the stream, and that was told
 
     def _ended(self, _: object) -> None:
         self._running -= 1
@@ -54,7 +55,7 @@ class Uploads:
         limit, total = self._settings.max_bundle_bytes, 0
         error = None
         try:
-            while chunk := await asyncio.wait_for(anext(chunks, b""), self._settings.upload_idle_s):
+            while chunk := await self._next(chunks):
                 total += len(chunk)
                 if total > limit:
                     error = TooLarge(f"the upload has over {limit} bytes", limit=limit)
@@ -64,3 +65,7 @@ class Uploads:
             pass
         finally:
             pipe.finish(error)
+
+    async def _next(self, chunks: AsyncIterator[bytes]) -> bytes:
+        async with asyncio.timeout(self._settings.upload_idle_s):  # `wait_for` can lose a cancellation
+            return await anext(chunks, b"")

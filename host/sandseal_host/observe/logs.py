@@ -30,7 +30,9 @@ def configure_logging(*, json: bool, level: str = "info", stream: TextIO = sys.s
         level: the least level that is written, `debug`, `info`, `warning` or `error`.
         stream: where lines go.
     """
-    renderer: Processor = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
+    # Plain tracebacks: the richer ones print local variables, and with them tokens.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer: Processor = structlog.processors.JSONRenderer() if json else console
     structlog.configure(
         processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

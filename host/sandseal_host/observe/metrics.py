@@ -1,12 +1,12 @@
 """Metrics in Prometheus' text format: requests counted on the hot path, everything else read when asked for.
 
-Rooms know nothing of Prometheus; they offer `statistics()`, and what is numeric in it becomes a gauge (or, where a
-field's name ends in `_total`, a counter).
+Rooms know nothing of Prometheus; they offer `statistics()`, and every number in it becomes a gauge (or, where a field's
+name ends in `_total`, a counter), also in records and mappings within.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -98,16 +98,28 @@ class HostMetrics(Collector):
 
 
 def _families(prefix: str, statistics: Statistics) -> Iterable[Metric]:
-    families: dict[str, Metric] = {}
+    families: dict[str, Any] = {}
     for labels, record in statistics:
-        for field in fields(record):
-            value = getattr(record, field.name)
-            if isinstance(value, int | float):
-                family = families.setdefault(field.name, _family(f"{prefix}_{field.name}", tuple(labels)))
-                family.add_metric(tuple(labels.values()), value)  # type: ignore[attr-defined]
+        for name, more, value in _numbers(prefix, record):
+            at = {**labels, **more}
+            if name not in families:
+                families[name] = _family(name, tuple(at))
+            families[name].add_metric(tuple(at.values()), value)
     return families.values()
 
 
-def _family(name: str, labels: tuple[str, ...]) -> Metric:
+def _numbers(prefix: str, record: Any) -> Iterator[tuple[str, Mapping[str, str], float]]:
+    """The numbers in a record: its fields', those of records in it, and those of mappings, told apart by a label."""
+    for field in fields(record):
+        value, name = getattr(record, field.name), f"{prefix}_{field.name}"
+        if isinstance(value, int | float):
+            yield name, {}, value
+        elif isinstance(value, Mapping):
+            yield from ((name, {field.name: str(key)}, number) for key, number in value.items())
+        elif is_dataclass(value):
+            yield from _numbers(name, value)
+
+
+def _family(name: str, labels: tuple[str, ...]) -> Any:
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     return kind(name, name.replace("_", " ").capitalize() + ".", labels=labels)

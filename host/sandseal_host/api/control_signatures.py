@@ -1,0 +1,49 @@
+"""The control plane's late signatures: what completes a pending bundle, or stands by an accepted one."""
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Request
+from starlette.concurrency import run_in_threadpool
+
+from sandseal_host.api.auth import Doorkeeper
+from sandseal_host.api.control_bundles import visible_bundle
+from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.permit import permit
+from sandseal_host.api.ports import BundleEntry, Bundles
+from sandseal_host.errors import TooLarge
+from sandseal_signing.envelope import MAX_FILE_BYTES, MEDIA_TYPE
+
+_SIGNATURE_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A signature file, as `sandseal sign --detached` writes it.",
+        "content": {MEDIA_TYPE: {"schema": {"type": "object"}}},
+    }
+}
+
+
+def add_signature_routes(control: FastAPI, bundles: Bundles, door: Doorkeeper) -> None:
+    """Add the route under /v1/bundles that takes signatures."""
+
+    @control.post(
+        "/v1/bundles/{bundle_id}/signatures", summary="Add a signature to a bundle", openapi_extra=_SIGNATURE_BODY
+    )
+    async def sign(
+        bundle_id: str, request: Request, grant: Annotated[Grant, permit(door, Scope.PUBLISH)]
+    ) -> BundleEntry:
+        bundle = await run_in_threadpool(visible_bundle, bundles, bundle_id, grant)
+        return await run_in_threadpool(bundles.sign, bundle.id, await limited_body(request, MAX_FILE_BYTES), grant)
+
+
+async def limited_body(request: Request, limit: int) -> bytes:
+    """A request's body, which is never buffered beyond `limit` bytes.
+
+    Raises:
+        TooLarge: it has more.
+    """
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise TooLarge(f"the body has over {limit} bytes", limit=limit)
+    return bytes(body)

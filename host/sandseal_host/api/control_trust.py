@@ -1,0 +1,70 @@
+"""The control plane's trust: the policy in force, and revocations."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from sandseal_host.api.auth import Doorkeeper
+from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.permit import permit
+from sandseal_host.api.trust_port import RevocationEntry, Target, Trust, Withdrawn
+from sandseal_host.errors import RequestInvalid
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class RevocationRequest(BaseModel):
+    """What an operator revokes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: Target
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    reason: str = Field("", max_length=500)
+
+
+class Revoking(BaseModel):
+    """The models that a revocation took out of service."""
+
+    withdrawn: list[Withdrawn]
+
+
+def add_trust_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
+    """Add the routes under /v1/trust and /v1/revocations."""
+    readers = permit(door, Scope.TRUST, Scope.OPERATE, Scope.AUDIT)
+    trusted = permit(door, Scope.TRUST)
+
+    @control.get("/v1/trust", summary="The trust policy in force")
+    def policy(_: Annotated[Grant, readers]) -> Mapping[str, Any]:
+        return trust.policy()
+
+    @control.get("/v1/revocations", summary="Every revocation")
+    def revocations(_: Annotated[Grant, readers]) -> list[RevocationEntry]:
+        return list(trust.revocations())
+
+    @control.post("/v1/revocations", status_code=201, summary="Revoke for ever", openapi_extra=_body(RevocationRequest))
+    async def revoke(request: Request, grant: Annotated[Grant, trusted]) -> Revoking:
+        wanted = _parse(RevocationRequest, await request.body())
+        gone = await run_in_threadpool(trust.revoke, wanted.target, wanted.digest, wanted.reason, grant)
+        return Revoking(withdrawn=list(gone))
+
+
+def _body(model: type[BaseModel]) -> dict[str, Any]:
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _parse(model: type[M], body: bytes) -> M:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RequestInvalid(
+            f"{where or 'body'}: {first['msg']}",
+            hint=f"send JSON with {', '.join(model.model_fields)}",
+            where=where,
+        ) from None

@@ -1,0 +1,70 @@
+"""What a client asks of a model, decoded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sandseal_host.api.binary_tensor import BinarySlot
+from sandseal_host.api.terms import Terms
+from sandseal_host.errors import RequestInvalid
+from sandseal_host.tensors import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the JSON of a request says; needs only the request's body to become an inference.
+
+    Args:
+        inputs: those of the public signature, in its order: tensors, or where in the body they are.
+        axes: the sizes of the signature's free axes.
+        terms: how it wants to be served.
+        end: how long the body must be.
+        id: echoed in the answer; empty when none was given.
+        outputs: the outputs asked for and whether each is wanted as binary; None for all of them.
+        binary: whether outputs that say nothing are wanted as binary.
+    """
+
+    inputs: tuple[Tensor | BinarySlot, ...]
+    axes: Mapping[str, int]
+    terms: Terms
+    end: int
+    id: str = ""
+    outputs: Mapping[str, bool] | None = None
+    binary: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Size of the batch axis; 1 where the model has none."""
+        return self.axes.get("batch", 1)
+
+    @property
+    def all_binary(self) -> bool:
+        """Whether the JSON holds no data, so that other requests may well have the same."""
+        return all(isinstance(entry, BinarySlot) for entry in self.inputs)
+
+    def fill(self, body: memoryview) -> "Inference":
+        """The inference of the request that has this body.
+
+        Raises:
+            RequestInvalid: the body is too short, has bytes left over, or does not hold what its tensors must.
+        """
+        if len(body) != self.end:
+            raise RequestInvalid(
+                f"the body has {len(body)} bytes, but its JSON and binary inputs take {self.end}",
+                hint="Inference-Header-Content-Length and every binary_data_size must add up to the body's length",
+                got=len(body), wanted=self.end,
+            )  # fmt: skip
+        inputs = [entry.view(body) if isinstance(entry, BinarySlot) else entry for entry in self.inputs]
+        return Inference(tuple(inputs), self)
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """A request's tensors, in the order of the model's public signature, and what was said about them.
+
+    Args:
+        inputs: binary ones view the request's body.
+        plan: what the request's JSON said.
+    """
+
+    inputs: tuple[Tensor, ...]
+    plan: Plan

@@ -1,0 +1,74 @@
+"""What the edge needs for /v1/trust and /v1/revocations, as it sees it; app.py connects the registry's side."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from sandseal_host.api.grant import Grant
+
+
+class Target(StrEnum):
+    """What can be revoked: a key by its fingerprint, a bundle by its id, a file by its SHA-256."""
+
+    KEY = "key"
+    BUNDLE = "bundle"
+    BLOB = "blob"
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationEntry:
+    """One revocation.
+
+    Args:
+        target: what was revoked.
+        digest: its 64 hex digits.
+        actor: who did it.
+        reason: why; empty when nobody said.
+        at: when.
+    """
+
+    target: Target
+    digest: str
+    actor: str
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """A model that was serving and was refused from that moment on.
+
+    Args:
+        bundle: the digest of its bundle's statement.
+        name: the model's name.
+        version: its version.
+        reason: why.
+    """
+
+    bundle: str
+    name: str
+    version: int
+    reason: str
+
+
+class Trust(Protocol):
+    """The trust policy in force. Every method may block."""
+
+    def policy(self) -> Mapping[str, Any]:
+        """The policy as JSON data: serial, keys, rules, root, revoked; and why the file on disk is not in force."""
+        ...
+
+    def revocations(self) -> Sequence[RevocationEntry]:
+        """Every revocation, oldest first."""
+        ...
+
+    def revoke(self, target: Target, digest: str, reason: str, operator: Grant) -> Sequence[Withdrawn]:
+        """Revoke for ever; when it returns, no model that falls under it takes or keeps a waiting request.
+
+        Raises:
+            RequestInvalid: not a digest.
+            StoreError: it could not be kept, and nothing is revoked.
+        """
+        ...

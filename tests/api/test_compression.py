@@ -1,0 +1,40 @@
+"""Compressed bodies and what they may not do."""
+
+import gzip
+import zlib
+
+import pytest
+
+from sandseal_host.api.compression import decompress
+from sandseal_host.api.errors import EncodingUnsupported
+from sandseal_host.errors import RequestInvalid, TooLarge
+
+PLAIN = b"some text " * 1000
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"), [(b"gzip", gzip.compress), (b" GZip ", gzip.compress), (b"deflate", zlib.compress)]
+)
+def test_both_encodings(encoding, pack):
+    assert decompress(memoryview(pack(PLAIN)), encoding, len(PLAIN)) == PLAIN
+
+
+def test_a_bomb_is_cut_off_at_the_limit():
+    bomb = gzip.compress(bytes(50_000_000))
+    with pytest.raises(TooLarge) as refusal:
+        decompress(memoryview(bomb), b"gzip", 100_000)
+    assert refusal.value.data == {"limit": 100_000}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"text", gzip.compress(PLAIN)[:-1], gzip.compress(PLAIN) * 2, zlib.compress(PLAIN)]
+)
+def test_not_what_it_says(body):
+    with pytest.raises(RequestInvalid):
+        decompress(memoryview(body), b"gzip", 1 << 20)
+
+
+@pytest.mark.parametrize("encoding", [b"br", b"gzip, gzip", b"", b"zstd"])
+def test_other_encodings(encoding):
+    with pytest.raises(EncodingUnsupported):
+        decompress(memoryview(b""), encoding, 10)

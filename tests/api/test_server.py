@@ -1,0 +1,213 @@
+"""Over a real socket under uvicorn, with the clients that people have."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+
+from api.double import HostDouble, ModelsDouble, identity, mlp, pair
+from api.test_control import SEAL
+from api.test_infer import tensor
+
+
+def token() -> dict[str, str]:
+    """A new dict each time: tritonclient writes into the one that it gets."""
+    return {"Authorization": "Bearer root"}
+
+
+def head(path: str, length: int) -> bytes:
+    lines = (f"POST {path} HTTP/1.1", "Host: h", "Authorization: Bearer root", f"Content-Length: {length}", "", "")
+    return "\r\n".join(lines).encode()
+
+
+class Served:
+    """The host double behind uvicorn on a free port, on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.host = HostDouble(
+            ModelsDouble(mlp(), pair(), identity("text", "BYTES", "batch", "n"), identity("wide", "FP32", "batch", "n"))
+        )
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        config = uvicorn.Config(self.host.app, lifespan="off", log_level="critical", access_log=False, ws="none")
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
+
+    def __enter__(self) -> "Served":
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self.thread.join(10)
+        self.socket.close()
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with Served() as served:
+        yield served
+
+
+class TestTritonClient:
+    @pytest.fixture
+    def client(self, served):
+        triton = pytest.importorskip("tritonclient.http")
+        with triton.InferenceServerClient(f"127.0.0.1:{served.port}") as client:
+            yield client
+
+    def test_metadata(self, client):
+        assert client.is_server_live()
+        assert client.is_server_ready()
+        assert client.is_model_ready("mlp", headers=token())
+        assert not client.is_model_ready("nope", headers=token())
+        assert client.get_server_metadata(headers=token())["name"] == "sandseal"
+        assert client.get_model_metadata("mlp", headers=token())["inputs"][0]["shape"] == [-1, 128]
+        assert {"name": "mlp", "version": "1", "state": "READY"} in client.get_model_repository_index(headers=token())
+        client.load_model("mlp", headers=token())
+
+    @pytest.mark.parametrize("binary", [True, False])
+    @pytest.mark.parametrize("compression", [None, "gzip", "deflate"])
+    def test_infer(self, client, served, binary, compression):
+        import tritonclient.http as triton
+
+        x = np.linspace(-1, 1, 256, dtype=np.float32).reshape(2, 128)
+        given = triton.InferInput("x", [2, 128], "FP32")
+        given.set_data_from_numpy(x, binary_data=binary)
+        wanted = triton.InferRequestedOutput("y", binary_data=binary)
+        for outputs in ([wanted], None):
+            answer = client.infer(
+                "mlp", [given], outputs=outputs, request_id="7", headers=token(), priority=1, timeout=1_000_000,
+                request_compression_algorithm=compression,
+            )  # fmt: skip
+            assert answer.get_response()["id"] == "7"
+            expected = x @ np.linspace(-1, 1, 1280, dtype=np.float32).reshape(128, 10)
+            assert np.array_equal(answer.as_numpy("y"), expected)
+
+    @pytest.mark.parametrize("binary", [True, False])
+    def test_strings(self, client, binary):
+        import tritonclient.http as triton
+
+        given = triton.InferInput("x", [1, 2], "BYTES")
+        given.set_data_from_numpy(np.array([["héllo", ""]], object), binary_data=binary)
+        wanted = triton.InferRequestedOutput("y", binary_data=binary)
+        found = client.infer("text", [given], outputs=[wanted], headers=token()).as_numpy("y")
+        assert [value.decode() if isinstance(value, bytes) else value for value in found.ravel()] == ["héllo", ""]
+
+    def test_errors_have_text(self, client):
+        import tritonclient.http as triton
+
+        given = triton.InferInput("x", [1, 3], "FP32")
+        given.set_data_from_numpy(np.zeros((1, 3), np.float32))
+        with pytest.raises(triton.InferenceServerException, match=r"shape \[1, 3\]") as refusal:
+            client.infer("mlp", [given], headers=token())
+        assert refusal.value.status() == "400"
+
+
+def test_large_bodies_come_in_pieces_and_reach_the_model_aligned(served):
+    x = np.arange(2_000_000, dtype=np.float32).reshape(1, -1)
+    entry = tensor(shape=x.shape, parameters={"binary_data_size": x.nbytes})
+    for pad in range(2):
+        text = json.dumps({"inputs": [entry], "parameters": {"binary_data_output": True}}).encode() + b" " * pad
+        headers = {**token(), "Inference-Header-Content-Length": str(len(text))}
+        answer = httpx.post(served.url("/v2/models/wide/infer"), content=text + x.tobytes(), headers=headers)
+        assert answer.content.endswith(x.tobytes())
+        request = served.host.models.get("wide").requests.pop()
+        assert request.inputs[0].data.flags.aligned
+
+
+def test_large_json(served):
+    x = np.arange(100_000, dtype=np.float32).reshape(1, -1)
+    body = {"inputs": [tensor(shape=x.shape, data=x.tolist())]}
+    answer = httpx.post(served.url("/v2/models/wide/infer"), json=body, headers=token())
+    assert answer.json()["outputs"][0]["data"] == x.ravel().tolist()
+
+
+def test_chunked_body(served):
+    def pieces():
+        body = json.dumps({"inputs": [tensor(shape=(1, 3), data=[1, 2, 3])]}).encode()
+        for at in range(0, len(body), 10):
+            yield body[at : at + 10]
+
+    answer = httpx.post(served.url("/v2/models/wide/infer"), content=pieces(), headers=token())
+    assert answer.json()["outputs"][0]["data"] == [1.0, 2.0, 3.0]
+
+
+def test_a_refused_body_is_not_read_and_the_connection_lives_on(served):
+    connection = http.client.HTTPConnection("127.0.0.1", served.port)
+    for _ in range(2):
+        connection.request("POST", "/v2/models/wide/infer", bytes(1000), {"Authorization": "Bearer wrong-1"})
+        answer = connection.getresponse()
+        assert answer.status == 401
+        assert json.loads(answer.read())["code"] == "not_authenticated"
+    connection.close()
+
+
+def test_a_body_that_says_it_is_too_large(served):
+    connection = http.client.HTTPConnection("127.0.0.1", served.port)
+    connection.putrequest("POST", "/v2/models/wide/infer")
+    connection.putheader("Content-Length", str(1 << 40))
+    connection.putheader("Authorization", "Bearer root")
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert answer.status == 413
+    assert json.loads(answer.read())["limit"] == 16 << 20
+    connection.close()
+
+
+def test_a_client_that_goes_away_frees_its_place(served):
+    import asyncio
+
+    model = served.host.models.get("mlp")
+    body = json.dumps({"inputs": [tensor(shape=(1, 128), data=[0] * 128)]}).encode()
+    model.gate = asyncio.Event()
+    try:
+        with socket.create_connection(("127.0.0.1", served.port)) as client:
+            client.sendall(head("/v2/models/mlp/infer", len(body)) + body)
+            time.sleep(0.1)
+            assert model.cancelled == 0
+        for _ in range(200):
+            if model.cancelled:
+                break
+            time.sleep(0.01)
+        assert model.cancelled == 1
+    finally:
+        model.gate = None
+
+
+def test_upload_that_breaks_off(served):
+    with socket.create_connection(("127.0.0.1", served.port)) as client:
+        client.sendall(head("/v1/bundles", len(SEAL)) + SEAL[:50_000])
+        time.sleep(0.1)
+    for _ in range(200):
+        if served.host.bundles.streams:
+            break
+        time.sleep(0.01)
+    assert served.host.bundles.streams == [SEAL[:50_000]]
+    assert served.host.bundles.accepted == []
+    answer = httpx.post(served.url("/v1/bundles"), content=SEAL, headers=token())
+    assert answer.status_code == 201
+
+
+def test_upload_refused_while_the_client_still_sends(served):
+    from sandseal_signing.errors import Unsigned
+
+    served.host.bundles.refuse = Unsigned("no signature")
+    try:
+        answer = httpx.post(served.url("/v1/bundles"), content=bytes(20_000_000), headers=token())
+        assert answer.status_code == 403
+        assert answer.json()["code"] == "unsigned"
+    finally:
+        served.host.bundles.refuse = None

@@ -1,0 +1,72 @@
+"""A request's own parameters, and what of them reaches the model."""
+
+import math
+
+import orjson
+import pytest
+
+from api.double import HostDouble, ModelsDouble, identity
+from api.test_infer import ask, tensor
+from api.web import Web
+from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.terms import Terms, read_terms
+from sandseal_host.errors import UnsupportedRequest
+from sandseal_host.serving.request import BATCH, REALTIME, STANDARD
+
+DEFAULT = Terms(STANDARD)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "wanted"),
+    [
+        ({}, STANDARD),
+        ({"priority": 0}, STANDARD),
+        ({"priority": 1}, REALTIME),
+        ({"priority": 2}, STANDARD),
+        ({"priority": 3}, BATCH),
+        ({"priority": 2**40}, STANDARD),
+        ({"sandseal.class": "batch"}, BATCH),
+        ({"sandseal.class": "batch", "priority": 1}, BATCH),
+    ],
+)
+def test_class(parameters, wanted):
+    assert read_terms(parameters, DEFAULT).service_class is wanted
+
+
+def test_timeout_is_in_microseconds():
+    assert read_terms({"timeout": 1_500_000}, DEFAULT).timeout_s == 1.5
+    assert read_terms({"timeout": 0}, DEFAULT).timeout_s == math.inf
+
+
+def test_plugins_get_the_rest():
+    parameters = {"binary_data_output": True, "priority": 1, "top": 3, "f": 1.5, "b": True, "s": "x", "sequence_id": 7}
+    rest = {"top": 3, "f": 1.5, "b": True, "s": "x", "sequence_id": 7}
+    assert orjson.loads(read_terms(parameters, DEFAULT).parameters) == rest
+
+
+def test_receipts_are_not_written_yet():
+    with pytest.raises(UnsupportedRequest):
+        read_terms({"sandseal.receipt": True}, DEFAULT)
+    assert read_terms({"sandseal.receipt": False}, DEFAULT).service_class is STANDARD
+
+
+def test_what_the_model_gets(client, host):
+    body = tensor(shape=(2, 16), data=[0] * 32)
+    ask(client, "identity", body, parameters={"priority": 1, "timeout": 2_000_000, "top": 3})
+    ask(client, "identity", body)
+    first, second = host.models.get("identity").requests
+    assert first.id != second.id
+    assert first.rows == 2
+    assert first.service_class is REALTIME
+    assert first.deadline == first.arrival + 2.0
+    assert first.parameters == b'{"top":3}'
+    assert second.service_class is STANDARD
+    assert second.deadline == math.inf
+    assert second.parameters == b"{}"
+
+
+def test_default_class_by_setting():
+    host = HostDouble(ModelsDouble(identity("identity", "FP32", "batch", 16)), ApiSettings(default_class="batch"))
+    with Web(host.app, "root") as client:
+        ask(client, "identity", tensor(data=[0] * 16))
+    assert host.models.get("identity").requests[0].service_class is BATCH

@@ -1,0 +1,40 @@
+"""The control plane's trust: who may look, who may revoke, and what they must send."""
+
+import pytest
+
+from api.test_control import as_
+from api.test_infer import refused
+
+DIGEST = "a" * 64
+
+
+def test_the_policy_is_for_those_who_operate_or_audit(client):
+    assert client.get("/v1/trust").json() == {"serial": 7, "problem": None}
+    assert client.get("/v1/trust", headers=as_("auditor")).status_code == 200
+    refused(client.get("/v1/trust", headers=as_("caller")), 403, code="not_permitted")
+
+
+def test_a_revocation_says_what_it_stopped_and_is_listed(client):
+    answer = client.post("/v1/revocations", json={"target": "key", "digest": DIGEST, "reason": "stolen"})
+    assert answer.status_code == 201
+    (gone,) = answer.json()["withdrawn"]
+    assert (gone["name"], gone["version"], gone["reason"]) == ("mlp", 1, f"key {DIGEST} is revoked")
+    (entry,) = client.get("/v1/revocations").json()
+    assert (entry["target"], entry["digest"], entry["actor"], entry["reason"]) == ("key", DIGEST, "root", "stolen")
+
+
+def test_only_the_scope_trust_revokes(client, host):
+    body = {"target": "key", "digest": DIGEST}
+    for token in ("narrow", "publisher", "auditor", "caller"):
+        refused(client.post("/v1/revocations", json=body, headers=as_(token)), 403, "trust", code="not_permitted")
+    assert host.trust.revoked == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"target":"key"}', b'{"target":"key","digest":"A"}', b'{"target":"x","digest":"%s"}',
+             b'{"target":"key","digest":"%s","surplus":1}', b'{"target":"key","digest":"%s\\n"}'],
+)  # fmt: skip
+def test_what_is_no_revocation_is_refused(client, host, body):
+    body = body.replace(b"%s", DIGEST.encode())
+    assert "target" in refused(client.post("/v1/revocations", content=body), 400)["hint"]
+    assert host.trust.revoked == []
