@@ -227,9 +227,20 @@ class TrustDouble:
 
     def __init__(self) -> None:
         self.revoked: list[RevocationEntry] = []
+        self.envelopes: list[bytes] = []
 
     def policy(self) -> dict[str, Any]:
         return {"serial": 7, "problem": None}
+
+    def replace(self, envelope: bytes, operator: Grant) -> dict[str, Any]:
+        self.envelopes.append(envelope)
+        return {"serial": 8, "problem": None}
+
+    def explain(self, model: str, key: str) -> dict[str, Any]:
+        return {"holds": True, "text": f"{key} for {model}", "branches": []}
+
+    def explain_bundle(self, bundle_id: str) -> dict[str, Any]:
+        return {"holds": True, "text": bundle_id, "branches": []}
 
     def revocations(self) -> list[RevocationEntry]:
         return self.revoked

@@ -10,7 +10,6 @@ from api.test_infer import ask, tensor
 from api.web import Web
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.terms import Terms, read_terms
-from sandseal_host.errors import UnsupportedRequest
 from sandseal_host.serving.request import BATCH, REALTIME, STANDARD
 
 DEFAULT = Terms(STANDARD)
@@ -44,10 +43,9 @@ def test_plugins_get_the_rest():
     assert orjson.loads(read_terms(parameters, DEFAULT).parameters) == rest
 
 
-def test_receipts_are_not_written_yet():
-    with pytest.raises(UnsupportedRequest):
-        read_terms({"sandseal.receipt": True}, DEFAULT)
-    assert read_terms({"sandseal.receipt": False}, DEFAULT).service_class is STANDARD
+@pytest.mark.parametrize(("asked", "nonce"), [(None, None), (False, None), (True, ""), ("", ""), ("n", "n")])
+def test_a_receipt_and_its_nonce(asked, nonce):
+    assert read_terms({"sandseal.receipt": asked}, DEFAULT).nonce == nonce
 
 
 def test_what_the_model_gets(client, host):

@@ -38,3 +38,20 @@ def test_what_is_no_revocation_is_refused(client, host, body):
     body = body.replace(b"%s", DIGEST.encode())
     assert "target" in refused(client.post("/v1/revocations", content=body), 400)["hint"]
     assert host.trust.revoked == []
+
+
+def test_a_signed_policy_reaches_the_host(client, host):
+    assert client.put("/v1/trust", content=b"{}").json()["serial"] == 8
+    assert host.trust.envelopes == [b"{}"]
+    refused(client.put("/v1/trust", content=b"{}", headers=as_("narrow")), 403, "trust", code="not_permitted")
+    refused(client.put("/v1/trust", content=bytes((8 << 20) + 1)), 413, code="too_large")
+
+
+def test_explaining(client):
+    path = "/v1/trust/explain"
+    assert client.post(path, json={"name": "acme.x", "key": "alice"}).json()["text"] == "alice for acme.x"
+    assert client.post(path, json={"bundle": DIGEST}).json()["text"] == DIGEST
+    assert client.post(path, json={"bundle": DIGEST}, headers=as_("publisher")).status_code == 200
+    refused(client.post(path, json={"bundle": DIGEST}, headers=as_("caller")), 403, code="not_permitted")
+    for body in ({}, {"name": "x"}, {"key": "x"}, {"name": "x", "key": "y", "bundle": DIGEST}, {"bundle": "x"}):
+        refused(client.post(path, json=body), 400)

@@ -52,4 +52,5 @@ def create_app(
     add_trust_routes(control, trust, door)
     add_log_routes(control, log, receipts, door)
     add_metrics_route(control, metrics, door)
-    return DataPlane(Endpoint(models, lifecycle, door, settings, metrics.requests), control)
+    endpoint = Endpoint(models, lifecycle, door, settings, metrics.requests, receipts)
+    return DataPlane(endpoint, control)

@@ -8,10 +8,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
+from sandseal_host.api.control_signatures import limited_body
 from sandseal_host.api.grant import Grant, Scope
 from sandseal_host.api.permit import permit
 from sandseal_host.api.trust_port import RevocationEntry, Target, Trust, Withdrawn
 from sandseal_host.errors import RequestInvalid
+from sandseal_signing.document import TRUST_TYPE
+from sandseal_signing.envelope import MAX_FILE_BYTES
+
+_ENVELOPE_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": f"A DSSE envelope over the new trust file, of type {TRUST_TYPE}.",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
+}
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -26,6 +37,16 @@ class RevocationRequest(BaseModel):
     reason: str = Field("", max_length=500)
 
 
+class Question(BaseModel):
+    """What somebody wants explained: a model's name and a key, or a bundle that is here."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = Field(None, min_length=1, max_length=128)
+    key: str | None = Field(None, min_length=1, max_length=4096)
+    bundle: str | None = Field(None, pattern="^[0-9a-f]{64}$")
+
+
 class Revoking(BaseModel):
     """The models that a revocation took out of service."""
 
@@ -35,11 +56,25 @@ class Revoking(BaseModel):
 def add_trust_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
     """Add the routes under /v1/trust and /v1/revocations."""
     readers = permit(door, Scope.TRUST, Scope.OPERATE, Scope.AUDIT)
+    askers = permit(door, Scope.TRUST, Scope.OPERATE, Scope.AUDIT, Scope.PUBLISH)
     trusted = permit(door, Scope.TRUST)
 
     @control.get("/v1/trust", summary="The trust policy in force")
     def policy(_: Annotated[Grant, readers]) -> Mapping[str, Any]:
         return trust.policy()
+
+    @control.put("/v1/trust", summary="Put a policy in force that its root signed", openapi_extra=_ENVELOPE_BODY)
+    async def replace(request: Request, grant: Annotated[Grant, trusted]) -> Mapping[str, Any]:
+        return await run_in_threadpool(trust.replace, await limited_body(request, MAX_FILE_BYTES), grant)
+
+    @control.post("/v1/trust/explain", summary="Why a signature counts or not", openapi_extra=_body(Question))
+    async def explain(request: Request, grant: Annotated[Grant, askers]) -> Mapping[str, Any]:
+        asked = _parse(Question, await request.body())
+        if asked.bundle is not None and asked.name is None and asked.key is None:
+            return await run_in_threadpool(trust.explain_bundle, asked.bundle)
+        if asked.name is None or asked.key is None or asked.bundle is not None:
+            raise RequestInvalid("ask about a name and a key, or about a bundle", hint='{"name": ..., "key": ...}')
+        return await run_in_threadpool(trust.explain, asked.name, asked.key)
 
     @control.get("/v1/revocations", summary="Every revocation")
     def revocations(_: Annotated[Grant, readers]) -> list[RevocationEntry]:

@@ -13,6 +13,7 @@ from sandseal_host.api.exchange import Exchange
 from sandseal_host.api.forms import CallForm, ProtocolForm
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.infer import InferencePath
+from sandseal_host.api.log_port import Receipts
 from sandseal_host.api.metadata import SERVER, health, model_metadata, model_not_ready, model_ready
 from sandseal_host.api.ports import Lifecycle, Models
 from sandseal_host.api.problems import problem
@@ -31,13 +32,20 @@ class Endpoint:
         door: knows who asks.
         settings: limits and choices.
         metrics: counts what was answered.
+        receipts: written for those who ask.
     """
 
     def __init__(
-        self, models: Models, lifecycle: Lifecycle, door: Doorkeeper, settings: ApiSettings, metrics: RequestMetrics
+        self,
+        models: Models,
+        lifecycle: Lifecycle,
+        door: Doorkeeper,
+        settings: ApiSettings,
+        metrics: RequestMetrics,
+        receipts: Receipts,
     ) -> None:
         self._models, self._lifecycle, self._door = models, lifecycle, door
-        self._inference = InferencePath(models, door, settings, metrics)
+        self._inference = InferencePath(models, door, settings, metrics, receipts)
         self._protocol, self._plain = ProtocolForm(settings), CallForm(settings)
         self._actions: dict[Action, Callable[[Route, Exchange], Awaitable[Answer]]] = {
             Action.INFER: self._infer,

@@ -1,6 +1,7 @@
 """The way of an inference through the edge: let in, read, decode, infer, encode, count."""
 
 import asyncio
+from dataclasses import replace
 from itertools import count
 from time import monotonic
 
@@ -11,12 +12,14 @@ from sandseal_host.api.exchange import Exchange
 from sandseal_host.api.forms import Form, Layout
 from sandseal_host.api.grant import Grant, Scope
 from sandseal_host.api.inference import Inference
+from sandseal_host.api.log_port import Receipts
 from sandseal_host.api.ports import Models
 from sandseal_host.api.prepared import Prepared, PreparedModels
 from sandseal_host.api.presence import Presence
 from sandseal_host.api.problems import problem
 from sandseal_host.api.routes import Route
 from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.terms import check_nonce
 from sandseal_host.observe.metrics import RequestMetrics
 from sandseal_host.serving.request import Request
 
@@ -31,10 +34,14 @@ class InferencePath:
         door: knows who asks.
         settings: limits and choices.
         metrics: counts what was answered.
+        receipts: written for those who ask.
     """
 
-    def __init__(self, models: Models, door: Doorkeeper, settings: ApiSettings, metrics: RequestMetrics) -> None:
+    def __init__(
+        self, models: Models, door: Doorkeeper, settings: ApiSettings, metrics: RequestMetrics, receipts: Receipts
+    ) -> None:
         self._models, self._door, self._default_class = models, door, settings.default_class
+        self._receipts = receipts
         self._prepared = PreparedModels(settings, metrics)
         self._presence = Presence()
         self._ids = count(1)
@@ -63,6 +70,7 @@ class InferencePath:
             if asked is None or prepared is not self._prepared.of(model):
                 prepared = self._prepared.of(model)
                 asked = form.decode(prepared, body, layout)
+            nonce = _nonce(exchange, asked)
             request = self._request(asked, grant, arrival)
             service_class = request.service_class.name
             with self._presence.wait(exchange, arrival):
@@ -71,6 +79,8 @@ class InferencePath:
                 answer = await asyncio.to_thread(form.encode, prepared, asked.plan, response)
             else:
                 answer = form.encode(prepared, asked.plan, response)
+            if nonce is not None:
+                answer = await asyncio.to_thread(self._receipted, answer, model.bundle_id, body, service_class, nonce)
         except Exception as error:
             answer = problem(error)
         prepared.meter.count(answer.status, service_class, monotonic() - arrival)
@@ -83,6 +93,18 @@ class InferencePath:
             next(self._ids), asked.inputs, plan.rows, terms.service_class, grant.tenant, arrival, deadline,
             terms.parameters,
         )  # fmt: skip
+
+    def _receipted(self, answer: Answer, bundle_id: str, body: memoryview, service_class: str, nonce: str) -> Answer:
+        """The answer with a receipt for it; hashes and signs, so it runs on a thread."""
+        receipt = self._receipts.write(bundle_id, body, answer.body, service_class=service_class, nonce=nonce)
+        return replace(answer, headers=(*answer.headers, (b"sandseal-receipt", receipt)))
+
+
+def _nonce(exchange: Exchange, asked: Inference) -> str | None:
+    """The nonce in the request's JSON; else that in the header Sandseal-Receipt, for bodies without JSON."""
+    if b"sandseal-receipt" in exchange.headers and asked.plan.terms.nonce is None:
+        return check_nonce(exchange.headers[b"sandseal-receipt"].decode("latin-1"))
+    return asked.plan.terms.nonce
 
 
 def _unpack(

@@ -26,6 +26,9 @@ STATUS: dict[type[SandsealError], int] = {
     host.NotPermitted: 403,
     host.ModelUnknown: 404,
     host.BundleUnknown: 404,
+    host.BlobUnknown: 404,
+    host.OffsetWrong: 409,
+    host.OfferIncomplete: 409,
     host.Revoked: 410,  # not 503: asking again is of no use
     http.RouteUnknown: 404,
     http.MethodWrong: 405,
@@ -78,6 +81,8 @@ STATUS: dict[type[SandsealError], int] = {
     host.SettingsInvalid: 500,
     host.DeviceUnavailable: 500,
     host.StoreError: 500,
+    host.Damaged: 500,
+    host.Tampered: 500,
     host.MemoryExhausted: 503,
 }
 

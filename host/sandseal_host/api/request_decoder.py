@@ -6,17 +6,21 @@ they leave open is settled by what Triton accepts, and what is refused is always
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from sandseal_host.api.binary_tensor import BinarySlot, raw_input
 from sandseal_host.api.inference import Inference, Plan
 from sandseal_host.api.json_document import JsonObject, load_object
+from sandseal_host.api.json_slot import JsonSlot, is_skeleton, split_data
 from sandseal_host.api.json_tensor import tensor_from_json
 from sandseal_host.api.terms import Terms, read_terms
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
 from sandseal_host.tensors import Tensor, check_shape
 from sandseal_signing.manifest import Manifest, TensorSpec
+
+T = TypeVar("T")
 
 _LARGEST_AXIS = 2**31 - 1
 _MAX_ELEMENTS = 2**31
@@ -27,7 +31,7 @@ _NOTHING: JsonObject = {}
 class RequestDecoder:
     """Decodes the requests of one model.
 
-    Clients that send binary tensors repeat their JSON byte for byte; what it says is worked out once and remembered.
+    Clients repeat what surrounds their data byte for byte; what it says is worked out once and remembered.
 
     Args:
         manifest: whose public inputs and outputs count.
@@ -39,6 +43,7 @@ class RequestDecoder:
         self._outputs = {spec.name for spec in manifest.outputs}
         self._default = default
         self._plans: dict[bytes, Plan] = {}
+        self._skeletons: dict[bytes, tuple[JsonSlot, Plan]] = {}
 
     def decode(self, body: memoryview, header_length: int) -> Inference:
         """Decode a request whose first `header_length` bytes are JSON.
@@ -48,13 +53,15 @@ class RequestDecoder:
             UnsupportedRequest: asks for shared memory or classification.
         """
         text = bytes(body[:header_length])
-        if header_length == len(body) or header_length > _MAX_PLANNED_BYTES:
+        if header_length == len(body):
+            return self._decode_json(text)
+        if header_length > _MAX_PLANNED_BYTES:
             return self._plan(text).fill(body)
         plan = self._plans.get(text)
         if plan is None:
             plan = self._plan(text)
-            if plan.all_binary:
-                self._remember(text, plan)
+            if plan.all_binary and plan.terms.nonce is None:
+                _remember(self._plans, text, plan)
         return plan.fill(body)
 
     def decode_raw(self, body: memoryview, *, binary: bool = True) -> Inference:
@@ -79,10 +86,24 @@ class RequestDecoder:
         check_shape(spec, entry.shape, axes)
         return Plan((entry,), axes, self._default, len(body), binary=binary).fill(body)
 
-    def _remember(self, text: bytes, plan: Plan) -> None:
-        if len(self._plans) >= _MAX_PLANS:
-            self._plans.clear()
-        self._plans[text] = plan
+    def _decode_json(self, text: bytes) -> Inference:
+        """A request that is JSON to its end; only the numbers are read when the rest is known."""
+        split = split_data(text)
+        if split and (known := self._skeletons.get(split[0])):
+            slot, plan = known
+            tensor = slot.read(split[1])
+            if tensor is not None:
+                return Inference((tensor,), plan)
+        plan = self._plan(text)
+        if split and plan.terms.nonce is None:  # a nonce comes once
+            self._learn(split[0], plan)
+        return plan.fill(memoryview(text))
+
+    def _learn(self, skeleton: bytes, plan: Plan) -> None:
+        """Remember what a skeleton says, if it is one."""
+        (spec, *others), tensor = self._inputs.values(), plan.inputs[0]
+        if len(skeleton) <= _MAX_PLANNED_BYTES and not others and isinstance(tensor, Tensor) and is_skeleton(skeleton):
+            _remember(self._skeletons, skeleton, (JsonSlot(spec, tensor.shape), replace(plan, inputs=())))
 
     def _plan(self, text: bytes) -> Plan:
         document = load_object(text)
@@ -139,6 +160,12 @@ class RequestDecoder:
                 )
             wanted[name] = _member(parameters, "binary_data", bool, binary)
         return wanted or None
+
+
+def _remember(known: dict[bytes, T], text: bytes, meaning: T) -> None:
+    if len(known) >= _MAX_PLANS:
+        known.clear()
+    known[text] = meaning
 
 
 def _input(

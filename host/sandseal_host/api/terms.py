@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 
-from sandseal_host.errors import RequestInvalid, UnsupportedRequest
+from sandseal_host.errors import RequestInvalid
 from sandseal_host.serving.request import CLASSES, ServiceClass
+from sandseal_signing.receipt import is_nonce
 
 _LEVELS = {c.level: c for c in CLASSES.values()}
 _CONSUMED = frozenset({"priority", "timeout", "binary_data_output", "sandseal.class", "sandseal.receipt"})
@@ -23,27 +24,26 @@ class Terms:
         service_class: decides urgency.
         timeout_s: seconds after which nobody wants the answer; infinite when the request does not say.
         parameters: what is left of the request's parameters, as UTF-8 JSON for the plugins.
+        nonce: what its receipt repeats; None when none is asked for.
     """
 
     service_class: ServiceClass
     timeout_s: float = math.inf
     parameters: bytes = b"{}"
+    nonce: str | None = None
 
 
 def read_terms(parameters: Mapping[str, Any], default: Terms) -> Terms:
-    """Read the parameters of the protocol (`priority`, `timeout` in microseconds) and our own (`sandseal.class`).
+    """Read the parameters of the protocol (`priority`, `timeout` in microseconds) and our own (`sandseal.*`).
 
     Whatever they do not say is as in `default`. `priority` 0 and levels that no class has mean the default, as they do
     to Triton; `sandseal.class` wins over it.
 
     Raises:
         RequestInvalid: a value of the wrong type or range, or a reserved name.
-        UnsupportedRequest: a receipt is asked for.
     """
     if not parameters or (len(parameters) == 1 and "binary_data_output" in parameters):
         return default
-    if parameters.get("sandseal.receipt"):
-        raise UnsupportedRequest("this host writes no receipts yet", hint="leave sandseal.receipt out")
     priority, timeout = _unsigned(parameters, "priority"), _unsigned(parameters, "timeout")
     own = {name: value for name, value in parameters.items() if name not in _CONSUMED}
     for name, value in own.items():
@@ -52,7 +52,19 @@ def read_terms(parameters: Mapping[str, Any], default: Terms) -> Terms:
         _class(parameters, _LEVELS.get(priority, default.service_class)),
         timeout / 1e6 if timeout else math.inf,
         orjson.dumps(own),
+        _nonce(parameters),
     )
+
+
+def check_nonce(nonce: str) -> str:
+    """The nonce, if a receipt can repeat it.
+
+    Raises:
+        RequestInvalid: it cannot.
+    """
+    if not is_nonce(nonce):
+        raise RequestInvalid("a receipt's nonce has at most 128 visible ASCII characters")
+    return nonce
 
 
 def _unsigned(parameters: Mapping[str, Any], name: str) -> int:
@@ -69,6 +81,17 @@ def _class(parameters: Mapping[str, Any], default: ServiceClass) -> ServiceClass
     if type(name) is not str or name not in CLASSES:
         raise RequestInvalid(f"parameter 'sandseal.class' must be one of {list(CLASSES)}", classes=list(CLASSES))
     return CLASSES[name]
+
+
+def _nonce(parameters: Mapping[str, Any]) -> str | None:
+    match parameters.get("sandseal.receipt"):
+        case None | False:
+            return None
+        case True:
+            return ""
+        case str(nonce):
+            return check_nonce(nonce)
+    raise RequestInvalid("parameter 'sandseal.receipt' must be a nonce, true or false", parameter="sandseal.receipt")
 
 
 def _check_own(name: str, value: Any) -> None:

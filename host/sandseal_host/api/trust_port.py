@@ -60,6 +60,28 @@ class Trust(Protocol):
         """The policy as JSON data: serial, keys, rules, root, revoked; and why the file on disk is not in force."""
         ...
 
+    def replace(self, envelope: bytes, operator: Grant) -> Mapping[str, Any]:
+        """Put another policy in force that the holders of [root] have signed; the answer is as `policy`'s.
+
+        Raises:
+            PolicyRefused: there is no [root], too few of its holders signed, or the serial is not higher.
+            SigningError: it is not a signed policy.
+            StoreError: the operator's file cannot be written.
+        """
+        ...
+
+    def explain(self, model: str, key: str) -> Mapping[str, Any]:
+        """Whether a signature by `key` would count for `model`: a tree of `holds`, `text` and `branches`."""
+        ...
+
+    def explain_bundle(self, bundle_id: str) -> Mapping[str, Any]:
+        """What the policy says now of a bundle that is accepted or pending, as such a tree.
+
+        Raises:
+            BundleUnknown: there is none of this id.
+        """
+        ...
+
     def revocations(self) -> Sequence[RevocationEntry]:
         """Every revocation, oldest first."""
         ...

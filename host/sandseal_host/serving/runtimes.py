@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from sandseal_host.serving.batch import Batch
 
 _FORGET = 1 / 16
+_FELT_S = 1e-3
 _MAX_KINDS = 1024
 
 
@@ -12,7 +13,8 @@ class RunTimes:
     """Processor seconds of runs, by bucket and power of two of rows.
 
     Processor time of the calling thread, so that waiting for the interpreter lock or for a core does not count as
-    the model's own time. It rises at once and falls slowly: one long run keeps its kind away from the loop for long.
+    the model's own time. A smoothed mean, so that the noise of a busy machine changes little; but one run that the
+    loop would have felt counts at once, and keeps its kind away from the loop for long.
     """
 
     def __init__(self) -> None:
@@ -28,7 +30,7 @@ class RunTimes:
         before = self._seconds.get(kind, seconds)
         if len(self._seconds) >= _MAX_KINDS:
             self._seconds.clear()
-        self._seconds[kind] = max(seconds, before + (seconds - before) * _FORGET)
+        self._seconds[kind] = seconds if seconds > _FELT_S else before + (seconds - before) * _FORGET
 
 
 def _kind(batch: Batch) -> tuple[Hashable, int]:
