@@ -1,5 +1,6 @@
 """What the end-to-end tests share: a folder with a model's bundles, and a host that trusts their key."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from sandseal_sdk import publish
 from sandseal_signing.keys import PrivateKey
+from sandseal_signing.manifest import render_manifest
 from sandseal_signing.pack import pack_folder
 from support.hosts import RunningHost, running_host
 from support.onnx_models import OnnxModel, mlp
@@ -25,12 +27,21 @@ class Publisher:
         """The policy."""
         return self.folder / "trust.toml"
 
-    def seal(self, model: OnnxModel, name: str = "acme.mlp", version: int = 1, **options: object) -> Path:
-        """A signed .seal file of this model."""
+    def seal(
+        self,
+        model: OnnxModel,
+        name: str = "acme.mlp",
+        version: int = 1,
+        members: dict[str, object] | None = None,
+        **options: object,
+    ) -> Path:
+        """A signed .seal file of this model; `members` are added to its bundle.json."""
         stem = f"{name}-{version}"
         onnx = self.folder / f"{stem}.onnx"
         onnx.write_bytes(model.data)
         bundle = publish.write_bundle(onnx, self.folder / stem, name=name, version=version, **options)
+        manifest = json.loads((bundle / "bundle.json").read_bytes())
+        (bundle / "bundle.json").write_bytes(render_manifest(manifest | (members or {})))
         seal = self.folder / f"{stem}.seal"
         with seal.open("wb") as file:
             pack_folder(bundle, file, [self.key])

@@ -1,8 +1,10 @@
 """Serving an ASGI app with uvicorn: httptools and uvloop where they exist, one line on stdout once it listens."""
 
+import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
@@ -23,6 +25,16 @@ class _Server(uvicorn.Server):
         if self.started and self.servers:
             host, port, *_ = self.servers[0].sockets[0].getsockname()
             self._listening(host, port)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop serving at a signal; uvicorn's own would raise it again afterwards, before anything else was closed."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._stopping()

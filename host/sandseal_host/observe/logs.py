@@ -7,6 +7,9 @@ from typing import TextIO
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
+# Libraries that report at `info` what only their own authors want to know.
+_CHATTY = ("alembic", "httpx", "uvicorn")
+
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
@@ -31,7 +34,7 @@ def configure_logging(*, json: bool, level: str = "info", stream: TextIO = sys.s
         stream: where lines go.
     """
     # Plain tracebacks: the richer ones print local variables, and with them tokens.
-    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    console = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)
     renderer: Processor = structlog.processors.JSONRenderer() if json else console
     structlog.configure(
         processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -53,3 +56,5 @@ def configure_logging(*, json: bool, level: str = "info", stream: TextIO = sys.s
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
