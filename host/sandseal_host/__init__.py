@@ -4,7 +4,7 @@ Who may import whom, from the top (import-linter holds it):
 
     cli
     app                                                 the only place where the rooms are wired together
-    api | loader                                        api never sees runtime or sandbox; loader never sees HTTP
+    api | vetting, vetting_*, confinement > loader      api never sees runtime or sandbox; the others never see HTTP
     registry | serving | runtime | sandbox | observe    siblings: none imports another
     tensors
     errors | settings

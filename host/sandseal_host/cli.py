@@ -1,4 +1,4 @@
-"""The operator's commands: serve, run, doctor, trust, token reset; heavy imports wait until a command runs."""
+"""The operator's commands: serve, run, doctor, token reset; heavy imports wait until a command runs."""
 
 import asyncio
 import json
@@ -25,12 +25,11 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the one `sandseal` command."""
     for command in (serve, run, doctor):
         app.command()(command)
-    trust = typer.Typer(help="Look at a trust policy.", no_args_is_help=True)
-    trust.command("check")(trust_check)
-    app.add_typer(trust, name="trust")
-    for group in app.registered_groups:
-        if group.name == "token" and group.typer_instance:
-            group.typer_instance.command("reset")(token_reset)
+    groups = {group.name: group.typer_instance for group in app.registered_groups}
+    if tokens := groups.get("token"):
+        tokens.command("reset")(token_reset)
+    if log := groups.get("log"):
+        log.command("rotate")(log_rotate)
 
 
 def serve(
@@ -91,21 +90,6 @@ def doctor() -> None:
     table("", ["what", "state", "detail"], rows)
 
 
-def trust_check(path: Annotated[Path, typer.Argument(exists=True, dir_okay=False)]) -> None:
-    """Read a trust policy as `serve` would, and print its keys and rules."""
-    from sandseal_sdk.commands.publishing import load_policy
-
-    policy = load_policy(path)
-    keys = [
-        [k.name, k.holder, k.public.algorithm, k.public.fingerprint[:16], str(k.not_after or "")]
-        for k in policy.keys.values()
-    ]
-    table("keys", ["name", "holder", "algorithm", "fingerprint", "until"], keys)
-    rules = [[str(i), " ".join(r.models), " ".join(r.keys), str(r.threshold)] for i, r in enumerate(policy.rules)]
-    table("rules", ["rule", "models", "keys", "threshold"], rules)
-    out.print(f"{path}: serial {policy.serial}, valid")
-
-
 def token_reset(
     data: Annotated[Path, typer.Option(exists=True, file_okay=False, help="The host's data folder.")] = Path(
         "sandseal-data"
@@ -119,6 +103,30 @@ def token_reset(
         out.print(str(Tokens(catalog).reset(data / "operator.token")))
 
 
+def log_rotate(
+    role: Annotated[str, typer.Argument(metavar="log|receipt", help="Which of the host's keys.")],
+    data: Annotated[Path, typer.Option(exists=True, file_okay=False, help="The host's data folder.")] = Path(
+        "sandseal-data"
+    ),
+) -> None:
+    """Replace one of the host's own keys, on its own machine while it is stopped; the log says so."""
+    from sandseal_host.registry.blobs import BlobStore
+    from sandseal_host.registry.catalog import Catalog
+    from sandseal_host.registry.keyring import Keyring
+    from sandseal_host.registry.rotation import open_log, rotate
+    from sandseal_host.settings import read_settings
+    from sandseal_signing.logentry import Role
+
+    if role not in [*Role]:
+        raise typer.BadParameter("give log or receipt", param_hint="ROLE")
+    settings = read_settings(data=data)
+    url = settings.catalog_url or f"sqlite:///{data / 'catalog.sqlite'}"
+    with BlobStore(data / "blobs"), Catalog(url) as catalog:  # while the store is locked, no host runs
+        keyring = Keyring(data / "keys")
+        rotate(open_log(catalog, keyring), keyring, Role(role), "operator")
+    out.print((data / "keys" / f"{role}.pub").read_text(encoding="ascii").strip(), markup=False)
+
+
 def _serve(settings: "Settings", started: Started) -> None:
     from sandseal_host.observe.logs import configure_logging
 
@@ -128,7 +136,7 @@ def _serve(settings: "Settings", started: Started) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's where it is installed; it does not exist for Windows."""
+    """Uvloop's where it is installed; it does not exist for Windows."""
     try:
         import uvloop
     except ModuleNotFoundError:

@@ -5,11 +5,15 @@ SandsealError (sandseal_signing)
     ├── ClientError                 the caller: the request itself
     │   ├── RequestInvalid          shape, dtype, name, count, JSON, header
     │   ├── TooLarge
+    │   ├── QuotaExceeded           of what may wait for more signatures, or be on its way in
     │   ├── UnsupportedRequest
     │   ├── NotAuthenticated
     │   ├── NotPermitted
     │   ├── ModelUnknown
     │   ├── BundleUnknown
+    │   ├── BlobUnknown             no such blob in an offer of this token
+    │   ├── OffsetWrong             a blob goes on at another byte
+    │   ├── OfferIncomplete         blobs are still missing
     │   ├── InputRefused            a plugin looked at the input and said why not
     │   ├── DeadlineExpired
     │   └── ClientGone              nobody is left to answer
@@ -28,11 +32,14 @@ SandsealError (sandseal_signing)
     ├── ModelError                  the publisher
     │   ├── ModelInvalid            the graph: does not load, or is not what the manifest says
     │   ├── ModelFailed             a run failed
+    │   ├── Revoked                 it was accepted, and trust in it was withdrawn
     │   └── VersionStale            an older version than one accepted
     └── OperatorError               the operator
         ├── SettingsInvalid
         ├── DeviceUnavailable
         ├── MemoryExhausted
+        ├── Damaged                 a stored file is no longer what was signed
+        │   └── Tampered            somebody wrote to it, or was about to
         └── StoreError
 """
 
@@ -61,6 +68,13 @@ class TooLarge(ClientError):
 
     code = "too_large"
     hint = "send less at once, or ask the operator to raise the limit named"
+
+
+class QuotaExceeded(ClientError):
+    """More bundles of this publisher would wait for signatures, or be on their way in, than may."""
+
+    code = "quota_exceeded"
+    hint = "let the others be signed or deleted first, or ask the operator to raise the limit named"
 
 
 class UnsupportedRequest(ClientError):
@@ -95,6 +109,27 @@ class BundleUnknown(ClientError):
 
     code = "bundle_unknown"
     hint = "GET /v1/bundles lists the accepted ones"
+
+
+class BlobUnknown(ClientError):
+    """No such blob in an offer of this token; nothing is said about blobs outside of it."""
+
+    code = "blob_unknown"
+    hint = "POST /v1/bundles/offers answers which blobs to send; an offer ends when it is finished or expires"
+
+
+class OffsetWrong(ClientError):
+    """A piece of a blob does not begin where the host's copy ends; `data["offset"]` says where that is."""
+
+    code = "offset_wrong"
+    hint = "HEAD the blob and go on at its Upload-Offset, or send it from its first byte"
+
+
+class OfferIncomplete(ClientError):
+    """An offer cannot be finished yet; `data["missing"]` has the digests."""
+
+    code = "offer_incomplete"
+    hint = "send the blobs named, then finish again"
 
 
 class InputRefused(ClientError):
@@ -217,6 +252,13 @@ class ModelFailed(ModelError):
     hint = "the same input may fail again; the message is ONNX Runtime's"
 
 
+class Revoked(ModelError):
+    """It was accepted once; a revocation, the trust policy or its own expiry has withdrawn that."""
+
+    code = "revoked"
+    hint = "use another version; `sandseal trust explain` says what is missing, and the publisher pushes a new one"
+
+
 class VersionStale(ModelError):
     """A newer version of this name was already accepted."""
 
@@ -245,6 +287,20 @@ class MemoryExhausted(OperatorError):
     """The device has no room for this."""
 
     code = "memory_exhausted"
+
+
+class Damaged(OperatorError):
+    """A stored file of a model is no longer what was signed."""
+
+    code = "damaged"
+    hint = "look at the disk; then push the same .seal file again, which writes it anew and loads it"
+
+
+class Tampered(Damaged):
+    """A file that a model is loaded from was changed, or opened for writing."""
+
+    code = "tampered"
+    hint = "find out who writes to the data folder; then push the same .seal file again, or load the model"
 
 
 class StoreError(OperatorError):

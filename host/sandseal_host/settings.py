@@ -30,6 +30,34 @@ class Settings(BaseSettings):
     plugin_threads: int = Field(2, ge=1, le=64, description="Plugin calls that run at once, per stage.")
     max_body_mib: int = Field(64, ge=1, description="Largest inference body in MiB, after decompression too.")
     max_bundle_mib: int = Field(16_384, ge=1, description="Largest upload in MiB; the policy's limits apply as well.")
+    pending_mib: int = Field(
+        4096, ge=0, description="MiB of bundles that one publisher may have waiting for further signatures."
+    )
+    pending_days: float = Field(7.0, gt=0, description="Days that a bundle waits for further signatures.")
+    load_bytes_mib: int = Field(
+        512, ge=0, description="MiB of a model's external weights up to which they are loaded as bytes, not by path."
+    )
+    lease: Literal["require", "warn"] = Field(
+        "require", description="Whether weights are loaded by path where no read lease guards them against changes."
+    )
+    scrub_mib_s: float = Field(
+        50.0, ge=0, description="MiB a second at which stored files are hashed again in the background; 0: never."
+    )
+    max_offers: int = Field(8, ge=1, description="Offers of large bundles that one token may have open.")
+    max_offered_mib: int = Field(65_536, ge=1, description="Size in MiB of all bundles that one token offers.")
+    offer_hours: float = Field(24.0, gt=0, description="Hours after which an offer ends, and what arrived of it.")
+    disk_reserve_mib: int = Field(1024, ge=0, description="Free space of the data folder's disk that no offer gets.")
+    share_blobs: bool = Field(
+        False, description="Spare publishers blobs that any other one sent; the answer tells that somebody did."
+    )
+    scrub_rest_s: float = Field(
+        3600.0, gt=0, description="Seconds for which a stored file that was hashed is then left alone."
+    )
+    vet_memory_mib: int = Field(
+        2048, ge=256, description="Memory in MiB that vetting an upload may use, besides four times the bundle's size."
+    )
+    vet_cpu_s: int = Field(120, ge=1, description="Processor time in seconds that vetting an upload may use.")
+    vet_time_s: float = Field(300.0, gt=0, description="Seconds after which an upload's vetting is broken off.")
     drain_s: float = Field(30.0, ge=0, description="Seconds that running requests get at shutdown.")
     log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is logged.")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sandseal_signing.manifest import DataType, TensorSpec
 
 from sandseal_host.errors import RequestInvalid
+from sandseal_signing.manifest import DataType, TensorSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,15 @@ Inside, each module imports only from those before it:
     trust, verdict                              whom the operator trusts, and for what; the judgement
     seal, folder, bundle                        the archive, the folder; verifying one
     pack, unpack, oms                           making one, opening one up; taking in what others signed
+    merkle, note, checkpoint, logproof          a log's tree, its signed states, the proofs
+    logentry, receipt, auditor                  what happened, what one request met; who checks it
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sandseal_signing.auditor import AuditState
     from sandseal_signing.bundle import (
         Bundle,
         Discard,
@@ -24,11 +27,14 @@ if TYPE_CHECKING:
         open_bundle,
         verify_statement,
     )
+    from sandseal_signing.checkpoint import Checkpoint, open_checkpoint
     from sandseal_signing.digest import Digest
     from sandseal_signing.errors import (
+        AuditError,
         FormatError,
         IntegrityError,
         KeyInvalid,
+        LogInconsistent,
         PolicyInvalid,
         PolicyRefused,
         SandsealError,
@@ -37,6 +43,8 @@ if TYPE_CHECKING:
     )
     from sandseal_signing.folder import FolderSource
     from sandseal_signing.keys import PrivateKey, PublicKey
+    from sandseal_signing.logentry import Detail, Kind, LogEntry, Role, Subject
+    from sandseal_signing.logproof import LogProof
     from sandseal_signing.manifest import (
         Batching,
         DataType,
@@ -48,7 +56,9 @@ if TYPE_CHECKING:
         parse_manifest,
         render_manifest,
     )
+    from sandseal_signing.note import VerifierKey
     from sandseal_signing.pack import Contents, pack_folder, read_seal, sign_seal
+    from sandseal_signing.receipt import Receipt, make_receipt, verify_receipt
     from sandseal_signing.seal import SealReader
     from sandseal_signing.statement import Resource, Statement
     from sandseal_signing.trust import TrustedKey, TrustPolicy
@@ -95,6 +105,20 @@ __all__ = [
     "Limits",
     "parse_manifest",
     "render_manifest",
+    # What a host did.
+    "VerifierKey",
+    "Checkpoint",
+    "open_checkpoint",
+    "LogProof",
+    "LogEntry",
+    "Kind",
+    "Role",
+    "Subject",
+    "Detail",
+    "Receipt",
+    "make_receipt",
+    "verify_receipt",
+    "AuditState",
     # Why not.
     "SandsealError",
     "SigningError",
@@ -104,12 +128,15 @@ __all__ = [
     "TrustError",
     "PolicyRefused",
     "PolicyInvalid",
+    "AuditError",
+    "LogInconsistent",
 ]
 
 # In the order of the layers, so that the first module that has a name is the one that defines it.
 _MODULES = (
     *("errors", "digest", "manifest", "keys", "statement", "trust", "verdict"),
     *("seal", "folder", "bundle", "pack", "unpack"),
+    *("note", "checkpoint", "logproof", "logentry", "receipt", "auditor"),
 )
 
 

@@ -20,7 +20,7 @@ from sandseal_signing.manifest import MAX_PLUGIN_BYTES, Manifest, check_size, pa
 from sandseal_signing.names import MANIFEST
 from sandseal_signing.statement import Resource, Statement, parse_statement
 from sandseal_signing.trust import TrustedKey, TrustPolicy
-from sandseal_signing.verdict import Moment, Verdict, judge
+from sandseal_signing.verdict import Moment, State, Verdict, judge
 
 
 class Source(Protocol):
@@ -103,6 +103,22 @@ class Bundle:
     files: Mapping[str, bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The front of a bundle, verified: of its other files nobody has read a byte.
+
+    Args:
+        signatures: the signature files by name.
+        content: bundle.json as signed.
+    """
+
+    verified: VerifiedStatement
+    signatures: Mapping[str, bytes]
+    content: bytes
+    manifest: Manifest
+    verdict: Verdict
+
+
 def verify_statement(signatures: Mapping[str, bytes], policy: TrustPolicy) -> VerifiedStatement:
     """Steps 1 to 7: from signature files to a statement that an enrolled key signed.
 
@@ -141,6 +157,7 @@ def open_bundle(
     sink: Sink,
     *,
     threads: int = 1,
+    pending: Callable[[Statement], None] | None = None,
 ) -> Bundle:
     """Steps 1 to 11: verify a whole bundle, trusting no byte of it before its turn.
 
@@ -151,10 +168,40 @@ def open_bundle(
         sink: where the files go.
         threads: how many files to hash at once; over 1 only where source and sink take calls from several threads,
             as a folder does and an archive cannot.
+        pending: asked, before any other file is read, about a bundle for which more holders must sign; raises to
+            refuse it. Without it such a bundle is refused; with it the result's verdict may be PENDING.
 
     Raises:
         SigningError: every subclass but PolicyInvalid and KeyInvalid, each where its step finds it.
     """
+    head = open_head(source, policy, moment, pending=pending)
+    verified, statement = head.verified, head.verified.statement
+    first, *others = statement.in_transfer_order
+    # 11. The other files, hashed on their way to the sink.
+    files = {first.name: _pass_on(first, iter((memoryview(head.content),)), sink)}
+    files |= zip((r.name for r in others), _read_all(others, source, sink, threads), strict=True)
+    source.finish()
+    kept = {name: data for name, data in files.items() if data is not None}
+    return Bundle(
+        verified.id,
+        statement,
+        head.manifest,
+        head.verdict,
+        verified.signers,
+        verified.unknown,
+        head.signatures,
+        kept,
+    )
+
+
+def open_head(
+    source: Source,
+    policy: TrustPolicy,
+    moment: Callable[[Manifest], Moment],
+    *,
+    pending: Callable[[Statement], None] | None = None,
+) -> Head:
+    """Steps 1 to 10: all that can be said before a file other than bundle.json is read; see `open_bundle`."""
     signatures = source.signatures()
     verified = verify_statement(signatures, policy)
     statement = verified.statement
@@ -167,14 +214,12 @@ def open_bundle(
     manifest = parse_manifest(content)
     check_files(manifest, statement.sizes)
     # 10. The policy.
-    verdict = judge(verified.id, statement, verified.signers, manifest, policy, moment(manifest)).require()
-    # 11. The other files, hashed on their way to the sink.
-    files = {first.name: _pass_on(first, iter((memoryview(content),)), sink)}
-    others = statement.in_transfer_order[1:]
-    files |= zip((r.name for r in others), _read_all(others, source, sink, threads), strict=True)
-    source.finish()
-    kept = {name: data for name, data in files.items() if data is not None}
-    return Bundle(verified.id, statement, manifest, verdict, verified.signers, verified.unknown, signatures, kept)
+    verdict = judge(verified.id, statement, verified.signers, manifest, policy, moment(manifest))
+    if verdict.state is State.PENDING and pending is not None:
+        pending(statement)
+    else:
+        verdict.require()
+    return Head(verified, signatures, content, manifest, verdict)
 
 
 def check_files(manifest: Manifest, sizes: Mapping[str, int]) -> None:

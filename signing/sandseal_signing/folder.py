@@ -54,15 +54,15 @@ def open_plain(path: Path) -> FileIO:
     try:
         if path.is_symlink():  # for systems without O_NOFOLLOW
             _refuse(path)
-        file = FileIO(os.open(path, _READ))
+        descriptor = os.open(path, _READ)
     except (FileNotFoundError, NotADirectoryError):
         raise FileMissing(f"there is no file {str(path)!r}", name=path.name) from None
     except OSError as error:
         raise FileUnexpected(f"{str(path)!r} cannot be read as a plain file: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         _refuse(path)
-    return file
+    return FileIO(descriptor)
 
 
 class FolderSource:
@@ -84,6 +84,8 @@ class FolderSource:
             LimitExceeded: more than 16, or one over 8 MiB.
         """
         folder = self._folder / SIGNATURES
+        if folder.is_symlink():
+            _refuse(folder)
         names = list_files(folder, lambda _: False) if folder.exists() else []
         if len(names) > MAX_SIGNATURES:
             raise LimitExceeded(f"{folder} holds {len(names)} files, more than {MAX_SIGNATURES} signatures")

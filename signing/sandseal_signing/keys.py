@@ -64,6 +64,8 @@ class PublicKey:
             if text.startswith(_INLINE):
                 raw = base64.b64decode(text.removeprefix(_INLINE).strip(), validate=True)
                 return cls(_der(ed25519.Ed25519PublicKey.from_public_bytes(raw)))
+            if text.count("-----BEGIN") > 1:
+                raise ValueError("more than one PEM block")
             return cls(_der(load_pem_public_key(text.encode())))
         except (ValueError, UnsupportedAlgorithm) as error:
             raise KeyInvalid(f"not a public key in PEM or 'ed25519:<base64>' form ({error})") from None

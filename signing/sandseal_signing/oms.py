@@ -187,8 +187,10 @@ def _model(payload: bytes, remarks: list[str]) -> OmsModel:
     ignored = _ignored(predicate.child("serialization"))
     listed = predicate.children("resources")
     predicate.close()
-    if not 0 < len(listed) <= MAX_RESOURCES:
-        raise LimitExceeded(f"the statement lists {len(listed)} files, not 1 to {MAX_RESOURCES}")
+    if not listed:
+        raise StatementInvalid("the statement lists no files")
+    if len(listed) > MAX_RESOURCES:
+        raise LimitExceeded(f"the statement lists {len(listed)} files, over {MAX_RESOURCES}")
     resources = [_resource(node) for node in listed]
     names = [name for name, _ in resources]
     if names != [ONE_FILE]:

@@ -1,6 +1,7 @@
 """Packing a folder, signing an archive, and showing one: what a publisher does before the push."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -9,7 +10,7 @@ from sandseal_signing.bundle import check_files
 from sandseal_signing.digest import Digest, Readable, hash_chunks, hash_file, read_chunks
 from sandseal_signing.envelope import Envelope, check_signature_limits, parse_signatures
 from sandseal_signing.errors import DigestMismatch, FileMissing, FileUnexpected, SealInvalid, SizeMismatch
-from sandseal_signing.folder import list_files
+from sandseal_signing.folder import list_files, open_plain
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.manifest import Manifest, check_size, parse_manifest
 from sandseal_signing.names import MANIFEST, check_names
@@ -67,13 +68,21 @@ def list_folder(folder: Path) -> list[str]:
     return names
 
 
-def pack_folder(folder: Path, out: BinaryIO, keys: Sequence[PrivateKey] = (), progress: Progress = _silent) -> Contents:
+def pack_folder(
+    folder: Path,
+    out: BinaryIO,
+    keys: Sequence[PrivateKey] = (),
+    progress: Progress = _silent,
+    *,
+    threads: int = 1,
+) -> Contents:
     """Write a folder as a .seal archive, signed by `keys`; the same files give the same bytes everywhere.
 
     Args:
         folder: holds bundle.json and every file that it names.
         out: the archive; written once from front to back, and worth nothing when this raises.
-        progress: gets every file's bytes twice, when hashed and when written.
+        progress: gets every file's bytes twice, when hashed and when written; with several threads, from each of them.
+        threads: how many files to hash at once.
 
     Raises:
         JsonInvalid, ManifestInvalid, FileMissing, FileUnexpected, NameInvalid, LimitExceeded: what must change first.
@@ -82,12 +91,14 @@ def pack_folder(folder: Path, out: BinaryIO, keys: Sequence[PrivateKey] = (), pr
     names = list_folder(folder)
     manifest = parse_manifest((folder / MANIFEST).read_bytes())
     check_files(manifest, {name: (folder / name).stat().st_size for name in names})
-    resources = []
-    for name in names:
-        with (folder / name).open("rb", buffering=0) as file:
+
+    def hashed(name: str) -> Resource:
+        with open_plain(folder / name) as file:
             digest, size = hash_file(file, progress)
-        resources.append(Resource(name, digest, size, media_type(name)))
-    statement = Statement.of(manifest.name, resources)
+        return Resource(name, digest, size, media_type(name))
+
+    with ThreadPoolExecutor(threads, "sandseal-hash") as pool:
+        statement = Statement.of(manifest.name, pool.map(hashed, names))
     payload = statement.render()
     signatures = _sign({}, payload, keys)
     _write(out, signatures, statement, lambda resource: _file_chunks(folder / resource.name), progress)
@@ -196,5 +207,5 @@ def _counted(chunks: Iterable[memoryview], progress: Progress) -> Iterator[memor
 
 
 def _file_chunks(path: Path) -> Iterator[memoryview]:
-    with path.open("rb", buffering=0) as file:
+    with open_plain(path) as file:
         yield from read_chunks(file)

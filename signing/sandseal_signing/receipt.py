@@ -38,7 +38,7 @@ class Receipt:
         time: of the answer, with zone.
         service_class: the class that the request was served in.
         nonce: what the client sent to be repeated, at most 128 visible ASCII characters; empty when it sent none.
-        log: where the host's log stood; the bundle's acceptance and load are among its entries.
+        log: where the host's log stood; the bundle's acceptance is among its entries.
     """
 
     bundle: Digest

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from api.offers_double import OffersDouble
 from sandseal_host.api.app import create_app
 from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.grant import Grant, Scope
@@ -318,6 +319,7 @@ class HostDouble:
 
     def __post_init__(self) -> None:
         self.bundles = BundlesDouble()
+        self.offers = OffersDouble(self.bundles)
         self.tokens = TokensDouble(
             EVERYTHING,
             Grant("caller", frozenset({Scope.INFER})),
@@ -332,6 +334,7 @@ class HostDouble:
         self.app: DataPlane = create_app(
             models=self.models,
             bundles=self.bundles,
+            offers=self.offers,
             tokens=self.tokens,
             trust=self.trust,
             log=self.log,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-SUITES = ("first-light",)
+SUITES = ("first-light", "trust")
 
 
 def main() -> int:

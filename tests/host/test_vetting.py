@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,19 @@ def test_two_at_once():
 
 def test_weights_beside_the_graph():
     vetting().vet(bundle(outside("models/net.onnx", "net.data")))
+
+
+def test_weights_in_a_folder_of_their_own(tmp_path):
+    model = outside("models/net.onnx", "net.data")
+    good = bundle(model)
+    bare = replace(good, files={name: data for name, data in good.files.items() if name not in model.external})
+    for name, data in model.external.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(data)
+    vetting().vet(bare, tmp_path)
+    (tmp_path / "models" / "net.data").write_bytes(b"short")
+    with pytest.raises(ModelInvalid, match="does not load"):
+        vetting().vet(bare, tmp_path)
 
 
 def test_large_weights_are_not_held_twice():

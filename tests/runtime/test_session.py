@@ -250,6 +250,18 @@ def test_weights_beyond_their_file_are_refused():
         Session.open(model.spec, model.data, {}, CPU)
 
 
+@pytest.mark.parametrize("file", ["model.onnx", "deep/model.onnx"])
+def test_weights_come_from_their_folder(tmp_path, file):
+    model = onnx_models.outside(file)
+    ((name, data),) = model.external.items()
+    with pytest.raises(ModelInvalid, match="does not load"):
+        Session.open(model.spec, model.data, {}, CPU, folder=tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(data)
+    with Session.open(model.spec, model.data, {}, CPU, folder=tmp_path) as session:
+        assert session.run([(tensor("x", np.eye(4)),)])[0][0].data.tolist() == (2 * np.eye(4)).tolist()
+
+
 def test_weights_may_be_dropped_once_the_session_is_there():
     model = onnx_models.outside()
     external = {name: bytearray(data) for name, data in model.external.items()}

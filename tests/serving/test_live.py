@@ -3,10 +3,10 @@ import threading
 
 import pytest
 
-from sandseal_host.errors import ModelUnknown, NotReady
+from sandseal_host.errors import Damaged, ModelUnknown, NotReady, Revoked
 from sandseal_host.serving.live import LiveModels
 from sandseal_host.serving.model import Model, ModelState
-from support.serving import Doubler, manifest, ready_model, request
+from support.serving import Doubler, Stage, manifest, ready_model, request
 
 
 def run(test):
@@ -187,5 +187,72 @@ def test_an_older_version_may_take_over_again():
         await live.replace(ready_model(1))
         assert live.get("acme.double").version == 1
         assert live.get("acme.double").state is ModelState.READY
+
+    run(test())
+
+
+def test_a_revoked_model_refuses_what_waits_ends_its_batch_and_stays_in_the_index():
+    async def test():
+        live, gate = LiveModels(), threading.Event()
+        runner = Doubler(max_rows=1, gate=gate)
+        model = ready_model(1, runner=runner)
+        await live.replace(model)
+        running = asyncio.create_task(model.infer(request(1)))
+        await asyncio.to_thread(runner.started.wait, 10)
+        waiting = [asyncio.create_task(model.infer(request(number))) for number in range(2, 6)]
+        await asyncio.sleep(0)
+        live.revoke(model.bundle_id, "bundle 0 is revoked")
+        for refused in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(refused, Revoked)
+            assert refused.message == "bundle 0 is revoked"
+        with pytest.raises(Revoked):
+            live.get("acme.double")
+        assert states(live) == [("acme.double", 1, "revoked")]
+        gate.set()
+        assert (await running).outputs
+        await live.unload("acme.double")
+        assert states(live) == []
+
+    run(test())
+
+
+def test_a_revocation_breaks_off_what_waits_for_the_pre_stage():
+    class Slow(Stage):
+        async def apply(self, *call):
+            await asyncio.sleep(60)
+
+    async def test():
+        live, model = LiveModels(), ready_model(1, pre=Slow(abs), post=Stage(abs))
+        await live.replace(model)
+        waiting = asyncio.create_task(model.infer(request(1)))
+        gone = asyncio.create_task(model.infer(request(2)))
+        await asyncio.sleep(0)
+        gone.cancel()
+        live.revoke(model.bundle_id, "the bundle expired")
+        with pytest.raises(Revoked):
+            await waiting
+        with pytest.raises(asyncio.CancelledError):  # its caller's wish, not ours
+            await gone
+        await live.unload("acme.double")
+
+    run(test())
+
+
+def test_a_model_that_is_withdrawn_for_another_reason_has_failed():
+    async def test():
+        live, model = LiveModels(), ready_model(1)
+        await live.replace(model)
+        assert live.withdraw("0" * 64, Damaged("another one's")) == []
+        assert live.withdraw(model.bundle_id, Damaged("damaged: its weights", file="w")) == [model]
+        assert live.withdraw(model.bundle_id, Damaged("damaged again")) == []
+        assert states(live) == [("acme.double", 1, "failed")]
+        for ask in (lambda: live.get("acme.double"), lambda: model.infer(request(1))):
+            with pytest.raises(Damaged) as refused:
+                await ask()
+            assert refused.value.message == "damaged: its weights"
+            assert refused.value.data == {"file": "w", "model": "acme.double"}
+        again = ready_model(1)
+        await live.replace(again)
+        assert live.get("acme.double") is again
 
     run(test())

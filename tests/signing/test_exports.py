@@ -18,8 +18,11 @@ def test_the_export_list() -> None:
         *("Digest", "Resource", "Statement"),
         *("Manifest", "ModelSpec", "StageSpec", "TensorSpec", "DataType", "Batching", "Limits"),
         *("parse_manifest", "render_manifest"),
+        *("VerifierKey", "Checkpoint", "open_checkpoint", "LogProof"),
+        *("LogEntry", "Kind", "Role", "Subject", "Detail"),
+        *("Receipt", "make_receipt", "verify_receipt", "AuditState"),
         *("SandsealError", "SigningError", "KeyInvalid", "FormatError", "IntegrityError", "TrustError"),
-        *("PolicyRefused", "PolicyInvalid"),
+        *("PolicyRefused", "PolicyInvalid", "AuditError", "LogInconsistent"),
     ]
 
 
@@ -51,6 +54,7 @@ def test_the_layers_hold() -> None:
         *("errors", "digest", "names", "schema", "curve"),
         *("manifest", "keys", "envelope", "statement", "trust", "verdict"),
         *("seal", "folder", "bundle", "pack", "unpack", "oms"),
+        *("merkle", "note", "checkpoint", "logproof", "logentry", "receipt", "auditor"),
     ]
     drawn = [word for line in (sandseal_signing.__doc__ or "").splitlines()[4:] for word in line[4:44].split(", ")]
     assert [word.strip() for word in drawn if word.strip()] == order

@@ -115,6 +115,12 @@ def test_the_order_in_which_the_system_lists_files_does_not_matter(
     assert packed(folder) == expected
 
 
+def test_hashing_in_several_threads_gives_the_same_bytes(folder: Path) -> None:
+    out = io.BytesIO()
+    pack_folder(folder, out, [ALICE], threads=4)
+    assert out.getvalue() == packed(folder, ALICE)
+
+
 def test_progress_counts_every_byte_twice(folder: Path) -> None:
     total = sum(map(len, ALL.values()))
     steps: list[int] = []

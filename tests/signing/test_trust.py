@@ -1,8 +1,11 @@
 import re
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sandseal_signing.errors import PolicyInvalid
 from sandseal_signing.trust import MAX_BYTES, MaxLimits, Revoked, Root, Rule, TrustPolicy
@@ -237,3 +240,8 @@ def test_a_policy_is_limited_in_size() -> None:
     assert parse(MINIMAL + "#" * (MAX_BYTES - len(MINIMAL))).serial == 1
     with pytest.raises(PolicyInvalid, match="1048577 characters, over 1048576"):
         parse(MINIMAL + "#" * (MAX_BYTES - len(MINIMAL) + 1))
+
+
+@given(st.text("ab.*", min_size=1, max_size=10), st.text("ab.", min_size=1, max_size=12))
+def test_a_star_stands_for_any_text(pattern: str, name: str) -> None:
+    assert Rule((pattern, "other"), ()).covers(name) is fnmatchcase(name, pattern)

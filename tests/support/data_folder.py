@@ -19,7 +19,7 @@ class DataFolder:
 
     def start(self) -> None:
         self.store = BlobStore(self.folder / "blobs")
-        self.catalog = Catalog(f"sqlite:///{self.folder}/catalog.db")
+        self.catalog = Catalog(f"sqlite:///{self.folder}/catalog.sqlite")
         self.registry = Registry(self.store, self.catalog, lambda: self.policy)
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.control import add_metrics_route, create_control
 from sandseal_host.api.control_bundles import add_bundle_routes
 from sandseal_host.api.control_log import add_log_routes
+from sandseal_host.api.control_offers import add_offer_routes
 from sandseal_host.api.control_repository import add_repository_routes
 from sandseal_host.api.control_signatures import add_signature_routes
 from sandseal_host.api.control_tokens import add_token_routes
@@ -11,10 +12,11 @@ from sandseal_host.api.control_trust import add_trust_routes
 from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.endpoint import Endpoint
 from sandseal_host.api.log_port import Log, Receipts
+from sandseal_host.api.offer_port import Offers
 from sandseal_host.api.ports import Bundles, Lifecycle, Models, Tokens
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.trust_port import Trust
-from sandseal_host.api.uploads import Uploads
+from sandseal_host.api.uploads import Transfers, Uploads
 from sandseal_host.observe.metrics import HostMetrics
 
 
@@ -22,6 +24,7 @@ def create_app(
     *,
     models: Models,
     bundles: Bundles,
+    offers: Offers,
     tokens: Tokens,
     trust: Trust,
     log: Log,
@@ -35,6 +38,7 @@ def create_app(
     Args:
         models: the models that can answer.
         bundles: what has been accepted.
+        offers: what is on its way in.
         tokens: who may ask.
         trust: who may publish.
         log: what happened.
@@ -46,7 +50,10 @@ def create_app(
     door = Doorkeeper(tokens, settings)
     control = create_control()
     add_repository_routes(control, models, lifecycle, door)
-    add_bundle_routes(control, bundles, Uploads(bundles, settings), door)
+    uploads = Uploads(bundles, settings)
+    add_bundle_routes(control, bundles, uploads, door)
+    transfers = Transfers(settings.max_transfers, settings.upload_idle_s)
+    add_offer_routes(control, offers, bundles, uploads, transfers, door)
     add_signature_routes(control, bundles, door)
     add_token_routes(control, tokens, door)
     add_trust_routes(control, trust, door)

@@ -26,12 +26,14 @@ class Grant:
         scopes: what it may do.
         tenant: whose share of the host it uses.
         models: pattern of the model names that it may see (`*` and `?` as in a shell).
+        id: the token's, which no other has; what it offers is found by it.
     """
 
     name: str
     scopes: frozenset[Scope]
     tenant: str = "default"
     models: str = "*"
+    id: str = ""
 
     def sees(self, model: str) -> bool:
         """Whether the bearer may know of that model."""

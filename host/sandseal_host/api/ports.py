@@ -118,6 +118,7 @@ class BundleEntry:
         accepted_at: when; None while it is pending.
         detail: how many of how many holders signed a pending one, and who may still do so; why one is revoked.
         log: its acceptance in the log; None in lists.
+        weights: how a loaded one's are bound to what was verified: `bytes` in memory, or a `path` under leases.
     """
 
     id: str
@@ -133,6 +134,7 @@ class BundleEntry:
     accepted_at: datetime | None
     detail: str = ""
     log: LoggedEntry | None = None
+    weights: str | None = None
 
 
 class Bundles(Protocol):

@@ -15,6 +15,7 @@ class ApiSettings:
         max_json_bytes: The largest JSON part of an inference body; parsing it holds the interpreter.
         max_bundle_bytes: The largest upload of a sealed bundle.
         max_uploads: Uploads that may run at once; further ones are told to come back.
+        max_transfers: Blobs of offers that may arrive at once; further ones are told to come back.
         upload_idle_s: Seconds that an upload may stand still before it counts as broken off.
         anonymous_inference: Whether requests without a token may infer, as tenant `anonymous`.
         default_class: The service class of requests that name none.
@@ -27,6 +28,7 @@ class ApiSettings:
     max_json_bytes: int = 16 << 20
     max_bundle_bytes: int = 16 << 30
     max_uploads: int = 4
+    max_transfers: int = 16
     upload_idle_s: float = 60.0
     anonymous_inference: bool = False
     default_class: str = "standard"

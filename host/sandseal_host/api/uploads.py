@@ -1,8 +1,9 @@
 """Uploads: the body of a request, as it arrives, into something that reads it on a thread."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from starlette.requests import ClientDisconnect
 
@@ -11,34 +12,41 @@ from sandseal_host.api.pipe import BodyPipe
 from sandseal_host.api.ports import BundleEntry, Bundles
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.errors import QueueFull, TooLarge
+from sandseal_signing.digest import Readable
+
+_Result = TypeVar("_Result")
 
 
-class Uploads:
-    """Runs a bounded number of uploads, each on a thread of its own, so that slow ones hold up nobody else.
+class Transfers:
+    """Runs a bounded number of readers of bodies, each on a thread of its own, so that slow ones hold up nobody else.
 
     Args:
-        bundles: who verifies and keeps what is uploaded.
-        settings: how many, how large, how slow.
+        places: how many.
+        idle_s: seconds that a body may stand still before it counts as broken off.
     """
 
-    def __init__(self, bundles: Bundles, settings: ApiSettings) -> None:
-        self._bundles, self._settings = bundles, settings
-        self._threads = ThreadPoolExecutor(settings.max_uploads, "sandseal-upload")
+    def __init__(self, places: int, idle_s: float) -> None:
+        self._places, self._idle_s = places, idle_s
+        self._threads = ThreadPoolExecutor(places, "sandseal-upload")
         self._running = 0
 
-    async def accept(self, chunks: AsyncIterator[bytes], publisher: Grant) -> BundleEntry:
-        """Hand a sealed bundle over while it arrives.
+    async def run(self, chunks: AsyncIterator[bytes], limit: int, read: Callable[[Readable], _Result]) -> _Result:
+        """Hand a body over while it arrives.
+
+        Args:
+            limit: how many bytes it may have.
+            read: reads it on a thread; a body that breaks off looks as if it had ended.
 
         Raises:
-            QueueFull: as many uploads are running as may.
-            SandsealError: the bundle is refused, too large, or breaks off.
+            QueueFull: as many are running as may.
+            TooLarge: the body is, and what reads it lets that through.
         """
-        if self._running >= self._settings.max_uploads:
+        if self._running >= self._places:
             raise QueueFull(f"{self._running} uploads are running", retry_after=5.0)
-        pipe = BodyPipe(2 * self._settings.upload_idle_s)
-        pump = asyncio.create_task(self._pump(chunks, pipe))
+        pipe = BodyPipe(2 * self._idle_s)
+        pump = asyncio.create_task(self._pump(chunks, pipe, limit))
         self._running += 1
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._bundles.accept, pipe.reader(), publisher)
+        work = asyncio.get_running_loop().run_in_executor(self._threads, read, pipe.reader())
         work.add_done_callback(self._ended)
         try:
             return await work
@@ -50,9 +58,9 @@ class Uploads:
     def _ended(self, _: object) -> None:
         self._running -= 1
 
-    async def _pump(self, chunks: AsyncIterator[bytes], pipe: BodyPipe) -> None:
+    async def _pump(self, chunks: AsyncIterator[bytes], pipe: BodyPipe, limit: int) -> None:
         """Move the body into the pipe; whatever goes wrong ends the stream early."""
-        limit, total = self._settings.max_bundle_bytes, 0
+        total = 0
         error = None
         try:
             while chunk := await self._next(chunks):
@@ -67,5 +75,27 @@ class Uploads:
             pipe.finish(error)
 
     async def _next(self, chunks: AsyncIterator[bytes]) -> bytes:
-        async with asyncio.timeout(self._settings.upload_idle_s):  # `wait_for` can lose a cancellation
+        async with asyncio.timeout(self._idle_s):  # `wait_for` can lose a cancellation
             return await anext(chunks, b"")
+
+
+class Uploads(Transfers):
+    """The uploads of sealed bundles.
+
+    Args:
+        bundles: who verifies and keeps what is uploaded.
+        settings: how many, how large, how slow.
+    """
+
+    def __init__(self, bundles: Bundles, settings: ApiSettings) -> None:
+        super().__init__(settings.max_uploads, settings.upload_idle_s)
+        self._bundles, self._limit = bundles, settings.max_bundle_bytes
+
+    async def accept(self, chunks: AsyncIterator[bytes], publisher: Grant) -> BundleEntry:
+        """Hand a sealed bundle over while it arrives.
+
+        Raises:
+            QueueFull: as many uploads are running as may.
+            SandsealError: the bundle is refused, too large, or breaks off.
+        """
+        return await self.run(chunks, self._limit, lambda stream: self._bundles.accept(stream, publisher))

@@ -5,6 +5,8 @@ from datetime import datetime
 
 from sandseal_signing.bundle import Bundle
 from sandseal_signing.digest import Digest
+from sandseal_signing.logentry import Subject
+from sandseal_signing.trust import Revoked
 from sandseal_signing.verdict import Reason
 
 
@@ -23,10 +25,10 @@ class Accepted:
 
     Args:
         size: bytes of all signed files together.
-        signers: the enrolled keys whose signatures verified.
+        signers: the enrolled keys whose signatures verified, then or added later.
         unknown: key hints of the signatures by keys that nobody had enrolled.
         rule: number of the deciding rule in the policy then in force, from 0.
-        holders: the distinct holders that counted for it.
+        holders: the distinct holders that counted for it, then or later.
         threshold: how many it wanted.
         reasons: every check of the verdict.
     """
@@ -61,3 +63,17 @@ class Accepted:
             threshold=bundle.verdict.threshold,
             reasons=bundle.verdict.reasons,
         )
+
+    @property
+    def subject(self) -> Subject:
+        """How log entries name it."""
+        return Subject(bundle=self.id, name=self.name, version=self.version)
+
+    def why_revoked(self, revoked: Revoked) -> str | None:
+        """Why revocations of the bundle or of its signers' keys forbid to run it; None when they do not."""
+        if self.id.hex in revoked.bundles:
+            return f"bundle {self.id} is revoked"
+        holders = {s.holder for s in self.signers if s.fingerprint not in revoked.keys and s.holder in self.holders}
+        if len(holders) < self.threshold:
+            return f"only {len(holders)} of {self.threshold} holders signed with a key that is not revoked"
+        return None

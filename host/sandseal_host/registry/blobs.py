@@ -111,9 +111,30 @@ class BlobStore:
         try:
             return FileIO(os.open(self._path(digest), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
         except FileNotFoundError:
-            raise FileMissing(f"the store has no blob {digest}", digest=digest.hex) from None
+            raise _missing(digest) from None
         except OSError as error:
             raise self._error(error, f"read blob {digest}") from error
+
+    def link(self, digest: Digest, target: Path) -> None:
+        """Make a hard link to the blob; what is written to one is written to both.
+
+        Raises:
+            FileMissing: the store has no such blob.
+            StoreError: the target is on another file system, or cannot be made.
+        """
+        self._require_open()
+        try:
+            os.link(self._path(digest), target, follow_symlinks=False)
+        except FileNotFoundError:
+            raise _missing(digest) from None
+        except OSError as error:
+            raise self._error(error, f"link blob {digest}") from error
+
+    def written(self) -> dict[Digest, float]:
+        """The blobs that are here, and when each was hashed and written, in seconds since the epoch."""
+        self._require_open()
+        with self._translated("list blobs"):
+            return {digest: self._path(digest).stat().st_mtime for digest in self._digests()}
 
     def deposit(self, unused: Unused, *, rewrite: bool = False) -> "Deposit":
         """A sink for one upload; what it brought and nobody uses goes when the `with` block ends.
@@ -169,11 +190,34 @@ class BlobStore:
         try:
             self._write(part, resource, chunks)
             with self._translated(f"keep {resource.name!r}"):
-                target = self._path(resource.digest)
-                part.replace(target)
-                sync_folder(target.parent)
+                self._keep(part, resource.digest)
         finally:
             part.unlink(missing_ok=True)
+
+    def adopt(self, digest: Digest, file: Path) -> None:
+        """Make a file that holds a blob's content the blob, by a hard link; whoever calls has hashed it.
+
+        Args:
+            file: on the store's own file system; nobody writes to it any more.
+
+        Raises:
+            StoreError: the disk fails.
+        """
+        part = self._incoming / secrets.token_hex(8)
+        try:
+            with self._translated(f"keep blob {digest}"):
+                os.link(file, part, follow_symlinks=False)
+                with part.open("rb") as content:
+                    os.fchmod(content.fileno(), 0o444)
+                    os.fsync(content.fileno())
+                self._keep(part, digest)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _keep(self, part: Path, digest: Digest) -> None:
+        target = self._path(digest)
+        part.replace(target)
+        sync_folder(target.parent)
 
     def _write(self, part: Path, resource: Resource, chunks: Iterator[memoryview]) -> None:
         doing = f"write {resource.name!r}"
@@ -255,15 +299,29 @@ class Deposit:
         self._store.unpin(self._pinned)
         self._store.sweep(self._unused, self._pinned)
 
+    def hold(self, digests: Iterable[Digest]) -> None:
+        """Keep blobs that are here already from being swept until the block ends."""
+        for digest in digests:
+            self._store.pin(digest)
+            self._pinned.append(digest)
+
+    def adopt(self, digest: Digest, file: Path) -> None:
+        """Make a hashed file the blob; see `BlobStore.adopt`."""
+        self.hold((digest,))
+        self._store.adopt(digest, file)
+
     def write(self, resource: Resource, chunks: Iterator[memoryview]) -> None:
         """Keep the content under its digest; content that is here already is only checked.
 
         Raises:
             StoreError: no room, or the disk fails.
         """
-        self._store.pin(resource.digest)
-        self._pinned.append(resource.digest)
+        self.hold((resource.digest,))
         if self._rewrite or not self._store.has(resource.digest):
             self._store.put(resource, chunks)
         else:
             Discard().write(resource, chunks)
+
+
+def _missing(digest: Digest) -> FileMissing:
+    return FileMissing(f"the store has no blob {digest}", digest=digest.hex)

@@ -1,6 +1,6 @@
 """The catalog: which bundles were accepted, from which files, how high versions went, what should be live."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Self
@@ -12,7 +12,16 @@ from sqlalchemy.orm import Session
 from sandseal_host.errors import BundleUnknown, ModelUnknown, VersionStale
 from sandseal_host.registry.acceptance import Accepted, Signer
 from sandseal_host.registry.database import Database
-from sandseal_host.registry.tables import BundleRow, CatalogRow, FileRow, IntentionRow, NameRow, SignatureRow
+from sandseal_host.registry.tables import (
+    BundleRow,
+    CatalogRow,
+    FileRow,
+    IntentionRow,
+    NameRow,
+    PendingFileRow,
+    PendingRow,
+    SignatureRow,
+)
 from sandseal_signing.bundle import Bundle
 from sandseal_signing.digest import Digest
 from sandseal_signing.envelope import Envelope
@@ -50,8 +59,11 @@ class Catalog:
         with self.database.reading() as session:
             return session.scalars(select(CatalogRow.identity)).one()
 
-    def add(self, bundle: Bundle, accepted: Accepted) -> None:
+    def add(self, bundle: Bundle, accepted: Accepted, noted: Callable[[Session], None]) -> None:
         """Remember an accepted bundle and raise its name's version mark.
+
+        Args:
+            noted: called within the transaction.
 
         Raises:
             VersionStale: the mark is at this version or above; of several uploads the first one added wins.
@@ -65,6 +77,26 @@ class Catalog:
                 )
             mark.newest = accepted.version
             session.add(_row(bundle, accepted))
+            session.execute(delete(PendingRow).where(PendingRow.id == accepted.id.hex))
+            noted(session)
+
+    def resign(self, bundle_id: Digest, file: str, data: bytes, signer: Signer) -> None:
+        """Add another holder's or key's signature to an accepted bundle.
+
+        Args:
+            file: the signature file's name.
+
+        Raises:
+            BundleUnknown: there is no such bundle.
+        """
+        with self.database.writing() as session:
+            row = session.get(BundleRow, bundle_id.hex)
+            if row is None:
+                raise BundleUnknown(f"no bundle {bundle_id} was accepted", bundle=bundle_id.hex)
+            session.merge(SignatureRow(bundle_id=row.id, name=file, data=data))
+            others = [known for known in row.signers if known["fingerprint"] != signer.fingerprint]
+            row.signers = [*others, asdict(signer)]
+            row.holders = sorted({*row.holders, signer.holder})
 
     def newest(self, name: str) -> int | None:
         """The highest version ever accepted under the name, deleted ones included."""
@@ -104,14 +136,34 @@ class Catalog:
             return {row.name: row.data for row in rows}
 
     def unused(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        """Those of the digests that no file of an accepted bundle has."""
+        """Those of the digests that no file of an accepted or pending bundle has."""
         asked = sorted(digest.hex for digest in digests)
         used: set[str] = set()
         with self.database.reading() as session:
             for start in range(0, len(asked), _BATCH):
                 batch = asked[start : start + _BATCH]
-                used.update(session.scalars(select(FileRow.digest).where(FileRow.digest.in_(batch)).distinct()))
+                for digest in (FileRow.digest, PendingFileRow.digest):
+                    used.update(session.scalars(select(digest).where(digest.in_(batch)).distinct()))
         return frozenset(Digest(text) for text in asked if text not in used)
+
+    def users(self, blobs: Collection[str]) -> Mapping[Digest, str]:
+        """The accepted bundles that have one of these blobs as a file, with that file's name."""
+        asked, found = sorted(blobs), dict[Digest, str]()
+        with self.database.reading() as session:
+            for start in range(0, len(asked), _BATCH):
+                rows = session.scalars(select(FileRow).where(FileRow.digest.in_(asked[start : start + _BATCH])))
+                found.update((Digest(row.bundle_id), row.name) for row in rows)
+        return found
+
+    def names(self, blobs: Collection[Digest]) -> Mapping[Digest, frozenset[str]]:
+        """The names of the accepted models that have these blobs as files; what nobody has is left out."""
+        asked, found = sorted(digest.hex for digest in blobs), dict[Digest, frozenset[str]]()
+        query = select(FileRow.digest, BundleRow.name).join(BundleRow, BundleRow.id == FileRow.bundle_id).distinct()
+        with self.database.reading() as session:
+            for start in range(0, len(asked), _BATCH):
+                for digest, name in session.execute(query.where(FileRow.digest.in_(asked[start : start + _BATCH]))):
+                    found[Digest(digest)] = found.get(Digest(digest), frozenset()) | {name}
+        return found
 
     def remove(self, bundle_id: Digest) -> frozenset[Digest]:
         """Forget a bundle and the intention to serve it, not its version; the digests of its files.

@@ -1,9 +1,13 @@
 """The trust file on disk: read at the start, again when it or one of its key files changes, all or nothing."""
 
 import logging
+import stat
 import threading
 from pathlib import Path
 
+from sandseal_host.errors import StoreError
+from sandseal_host.registry.files import replace_private
+from sandseal_signing.digest import Digest
 from sandseal_signing.errors import PolicyInvalid
 from sandseal_signing.trust import TrustPolicy
 
@@ -14,7 +18,7 @@ class PolicyFile:
     """The trust policy in force; thread-safe.
 
     A new version that is not valid, or whose serial is below the one in force, changes nothing: `problem` says why and
-    a warning is logged, once per change of the files.
+    a warning is logged, once per change of the files. `digest` is that of the text in force.
 
     Args:
         path: the trust file; its key files are named relative to it.
@@ -27,7 +31,7 @@ class PolicyFile:
         self._path = path
         self._guard = threading.Lock()
         self._stamps: dict[Path, tuple[int, ...]] = {}
-        self._policy = self._read()
+        self._policy, self.digest = self._read()
         self.problem: str | None = None
 
     def current(self) -> TrustPolicy:
@@ -37,9 +41,24 @@ class PolicyFile:
                 self._replace()
             return self._policy
 
+    def write(self, text: bytes) -> None:
+        """Put another text in the file's place, in one step; the next `current` reads it. Its mode stays.
+
+        Raises:
+            StoreError: it cannot be written; the old text stays.
+        """
+        try:
+            path = self._path.resolve()  # a link stays one
+            replace_private(path, text, stat.S_IMODE(path.stat().st_mode))
+        except OSError as error:
+            raise StoreError(
+                f"cannot write the trust file {self._path}: {error.strerror}",
+                hint="let the host write the file's folder, or edit the file by hand",
+            ) from error
+
     def _replace(self) -> None:
         try:
-            fresh = self._read()
+            fresh, digest = self._read()
             if fresh.serial < self._policy.serial:
                 raise PolicyInvalid(f"serial {fresh.serial} is below {self._policy.serial}, which is in force")
         except PolicyInvalid as error:
@@ -49,10 +68,10 @@ class PolicyFile:
             )
         else:
             self.problem = None
-            self._policy = fresh
+            self._policy, self.digest = fresh, digest
             _log.info("%s: policy serial %d is in force", self._path, fresh.serial)
 
-    def _read(self) -> TrustPolicy:
+    def _read(self) -> tuple[TrustPolicy, Digest]:
         self._stamps = {}
         try:
             text = self._content(self._path).decode()
@@ -61,7 +80,8 @@ class PolicyFile:
         except UnicodeDecodeError as error:
             raise PolicyInvalid(f"the trust file {self._path} is not UTF-8: {error}") from None
         # What is not text is not a key either, and `parse` says so.
-        return TrustPolicy.parse(text, lambda name: self._content(self._path.parent / name).decode(errors="replace"))
+        policy = TrustPolicy.parse(text, lambda name: self._content(self._path.parent / name).decode(errors="replace"))
+        return policy, Digest.of(text.encode())
 
     def _content(self, path: Path) -> bytes:
         self._stamps[path] = _stamp(path)  # first the state, then the bytes: a change in between is seen next time

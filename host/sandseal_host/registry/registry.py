@@ -2,22 +2,31 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
-from sandseal_host.errors import BundleUnknown, ModelUnknown, VersionStale
+from sandseal_host.errors import BundleUnknown, ModelUnknown
 from sandseal_host.registry.acceptance import Accepted
 from sandseal_host.registry.blobs import BlobStore
 from sandseal_host.registry.catalog import Catalog
-from sandseal_host.registry.sources import Stored, Upload
-from sandseal_signing.bundle import Bundle, InMemory, Sink, Source, open_bundle, verify_statement
+from sandseal_host.registry.intake import Intake, Into, Vet, written
+from sandseal_host.registry.journal import Journal, LoggedJournal
+from sandseal_host.registry.load_view import Bound, LoadViews
+from sandseal_host.registry.pending import Pending, PendingBundles
+from sandseal_host.registry.sources import Upload
+from sandseal_host.registry.standing import Standing
+from sandseal_signing.bundle import Head, Source
 from sandseal_signing.digest import Digest, Readable
-from sandseal_signing.errors import DigestMismatch, IntegrityError, PolicyRefused, SandsealError
-from sandseal_signing.trust import TrustPolicy
-from sandseal_signing.verdict import Moment
+from sandseal_signing.envelope import Envelope
+from sandseal_signing.errors import SandsealError
+from sandseal_signing.logentry import Detail, Kind, Subject, sentence
+from sandseal_signing.statement import parse_statement
+from sandseal_signing.trust import Revoked, TrustPolicy
+from sandseal_signing.verdict import Verdict
 
-_DAMAGED = "the host's own copy is damaged: push the same .seal file again, which writes it anew"
+_Taken = TypeVar("_Taken")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +35,8 @@ class RegistryStatistics:
 
     Args:
         bytes: size of all blobs.
-        uploads: counts by outcome: `accepted`, `repeated`, the code of the error that refused it, or `broken`.
+        uploads: counts by outcome: `accepted`, `pending`, `signed`, `repeated`, `offered`, the code of the
+            error that refused it, or `broken`.
     """
 
     bundles: int
@@ -44,45 +54,138 @@ class Registry:
         store: where contents are; tied to the catalog from now on.
         catalog: where everything else is.
         policy: returns the trust policy in force; asked anew for every verification.
+        journal: is told of every upload; log lines when absent.
+        quota: bytes that one publisher's pending bundles may have together.
+        patience: how long a bundle waits for the signatures that it lacks.
+        views: where weights lie that are too many to be loaded as bytes; all are bytes when absent.
 
     Raises:
         StoreError: the store or the catalog cannot be used, or they do not belong together.
     """
 
-    def __init__(self, store: BlobStore, catalog: Catalog, policy: Callable[[], TrustPolicy]) -> None:
+    def __init__(
+        self,
+        store: BlobStore,
+        catalog: Catalog,
+        policy: Callable[[], TrustPolicy],
+        journal: Journal | None = None,
+        *,
+        quota: int = 4 << 30,
+        patience: timedelta = timedelta(days=7),
+        views: LoadViews | None = None,
+    ) -> None:
         self._store = store
         self._catalog = catalog
         self._policy = policy
+        self._journal = journal or LoggedJournal()
+        self._pending = PendingBundles(catalog, quota)
+        self._intake = Intake(store, catalog, self._pending, policy, self._journal, patience, views)
         self._guard = threading.Lock()
         self._uploads: Counter[str] = Counter()
         store.claim(catalog.identity)
+        self._pending.expire()
         store.sweep(catalog.unused)
 
-    def accept(self, stream: Readable, vet: Callable[[Bundle], None]) -> Accepted:
-        """Take in one .seal stream: all of it becomes visible at once, or nothing of it stays.
-
-        A bundle that is accepted already is answered with its acceptance and not vetted again; its files are checked
-        as always and written anew, so pushing it again repairs a damaged store.
+    def accept(self, stream: Readable, vet: Vet, publisher: str = "unknown") -> Accepted | Pending:
+        """Take in one .seal stream; see `take`.
 
         Args:
             stream: read once from front to back; what it raises goes through.
+        """
+        return self._counted(lambda: self._intake.upload(Upload(stream), vet, publisher), publisher)
+
+    def look(self, upload: Source, publisher: str = "unknown") -> Head:
+        """Make all the checks of an upload that need no file other than bundle.json.
+
+        Args:
+            upload: its signatures are asked for more than once.
+            publisher: for the journal.
+
+        Raises:
+            SigningError, VersionStale, QuotaExceeded: as `take`.
+        """
+        return self._counted(lambda: ("offered", self._intake.look(upload, publisher)), publisher)
+
+    def take(
+        self, upload: Source, vet: Vet, publisher: str = "unknown", *, into: Into = written, threads: int = 1
+    ) -> Accepted | Pending:
+        """Take in an upload: all of it becomes visible at once, or nothing of it stays.
+
+        A bundle that is accepted already is answered with its acceptance and not vetted again; its files are checked
+        as always and written anew, so pushing it again repairs a damaged store. Signatures that it had not before are
+        added. A bundle for which more holders must sign is kept, and not looked into before they have.
+
+        Args:
+            upload: what its files' chunks raise goes through; its signatures are asked for more than once.
             vet: looks inside the verified bundle, whose files are the stored bytes; raises to refuse it.
+            publisher: who uploads: for the journal, and whose quota a pending bundle counts against.
+            into: how files get into the store, when not by writing them.
+            threads: how many files to hash at once; over 1 only where the upload can be read from several threads.
 
         Raises:
             SigningError: see `open_bundle`.
             VersionStale: this version or a newer one was accepted before, or by another upload meanwhile.
+            QuotaExceeded: it would have to wait, and the publisher has too much waiting.
             StoreError: disk or database.
         """
-        try:
-            outcome, accepted = self._accept(stream, vet)
-        except BaseException as error:
-            self._count(error.code if isinstance(error, SandsealError) else "broken")
-            raise
-        self._count(outcome)
-        return accepted
+        return self._counted(lambda: self._intake.upload(upload, vet, publisher, into=into, threads=threads), publisher)
 
-    def open(self, bundle_id: Digest) -> Bundle:
-        """Verify an accepted bundle again, over its stored bytes and under today's policy.
+    def shared(self, digests: Collection[Digest], sees: Callable[[str], bool]) -> frozenset[Digest]:
+        """Those of the blobs that are stored and belong to an accepted model of a name that `sees` is true of."""
+        users = self._catalog.names(digests)
+        return frozenset(d for d, names in users.items() if any(map(sees, names)) and self._store.has(d))
+
+    def sign(self, bundle_id: Digest, data: bytes, vet: Vet, publisher: str = "unknown") -> Accepted | Pending:
+        """Add a signature to a pending bundle, which may complete it, or to an accepted one.
+
+        Policy, version and revocations are judged again, now. Of two bundles for one version the first completed wins;
+        what is refused for good then is no longer pending.
+
+        Args:
+            data: a signature file.
+            vet: see `accept`.
+            publisher: who sends it, for the journal.
+
+        Raises:
+            BundleUnknown: there is no such bundle.
+            SigningError: the signature is malformed, over another bundle, or counts for nothing.
+            VersionStale, StoreError: see `accept`.
+        """
+
+        def taking() -> tuple[str, Accepted | Pending]:
+            return "signed", self._intake.sign(bundle_id, data, vet, publisher)
+
+        return self._counted(taking, publisher)
+
+    def pending(self) -> tuple[Pending, ...]:
+        """Every bundle for which more holders must sign, by name and version."""
+        return self._pending.all()
+
+    def expire(self) -> None:
+        """Delete the pending bundles whose time is over."""
+        self._store.sweep(self._catalog.unused, self._pending.expire())
+
+    def judge(self, bundle_id: Digest) -> Verdict:
+        """What the policy says now of a bundle that is accepted or pending; its files are not read.
+
+        Raises:
+            BundleUnknown: there is none.
+            TrustError: no signature is by a key that is enrolled now.
+        """
+        accepted, now = self._catalog.get(bundle_id), datetime.now(UTC)
+        if accepted is not None:
+            return self.standing(accepted).verdict(self._policy(), now)
+        signatures = self._pending.signatures(bundle_id)
+        if not signatures:
+            raise BundleUnknown(f"no bundle {bundle_id} is accepted or pending", bundle=bundle_id.hex)
+        return self._standing(bundle_id, signatures, now).verdict(self._policy(), now)
+
+    def standing(self, accepted: Accepted) -> Standing:
+        """What stands behind an accepted bundle now."""
+        return self._standing(accepted.id, self._catalog.signatures(accepted.id), accepted.accepted_at)
+
+    def open(self, bundle_id: Digest) -> Bound:
+        """Verify an accepted bundle again, over its stored bytes and under today's policy; to be closed after use.
 
         Raises:
             BundleUnknown: there is none.
@@ -90,8 +193,7 @@ class Registry:
             StoreError: disk or database.
         """
         accepted = self.get(bundle_id)
-        source = Stored(self._store, self._catalog.signatures(bundle_id))
-        return self._open_stored(source, bundle_id, accepted)
+        return self._intake.open_stored(bundle_id, self._catalog.signatures(bundle_id), accepted)
 
     def list(self) -> tuple[Accepted, ...]:
         """Every accepted bundle, by name and version."""
@@ -121,14 +223,15 @@ class Registry:
         return accepted
 
     def delete(self, bundle_id: Digest) -> None:
-        """Forget a bundle, the intention to serve it, and the blobs that no other bundle uses.
+        """Forget an accepted or pending bundle, the intention to serve it, and the blobs that no other bundle uses.
 
         Its version stays used: neither it nor an older one is ever accepted again under this name.
 
         Raises:
             BundleUnknown: there is none.
         """
-        self._store.sweep(self._catalog.unused, self._catalog.remove(bundle_id))
+        files = self._pending.remove(bundle_id) or self._catalog.remove(bundle_id)
+        self._store.sweep(self._catalog.unused, files)
 
     def intend(self, name: str, version: int | None) -> None:
         """Remember which version should be live under a name, for the next start; None for none.
@@ -142,6 +245,17 @@ class Registry:
         """The version that should be live, by name."""
         return self._catalog.intended()
 
+    def revoked(self, revoked: Revoked) -> Mapping[tuple[str, int], str]:
+        """Which accepted versions these revocations forbid, by name and version, and why."""
+        users = self._catalog.users(revoked.blobs)
+        reasons: dict[tuple[str, int], str] = {}
+        for accepted in self._catalog.all():
+            if accepted.id in users:
+                reasons[accepted.name, accepted.version] = f"file {users[accepted.id]!r} is revoked"
+            elif why := accepted.why_revoked(revoked):
+                reasons[accepted.name, accepted.version] = why
+        return reasons
+
     def statistics(self) -> RegistryStatistics:
         """Counts as of now."""
         blobs = self._store.statistics()
@@ -149,54 +263,25 @@ class Registry:
             uploads = dict(self._uploads)
         return RegistryStatistics(self._catalog.count(), blobs.blobs, blobs.bytes, uploads)
 
-    def _accept(self, stream: Readable, vet: Callable[[Bundle], None]) -> tuple[str, Accepted]:
-        upload = Upload(stream)
-        bundle_id = verify_statement(upload.signatures(), self._policy()).id
-        known = self._catalog.get(bundle_id)
-        try:
-            with self._store.deposit(self._catalog.unused, rewrite=known is not None) as deposit:
-                self._open(upload, known, deposit)  # steps 1 to 11 of signing/README.md
-                if known is not None:
-                    return "repeated", known
-                bundle = self._open_stored(Stored(self._store, upload.signatures()), bundle_id, None)
-                vet(bundle)  # steps 12 to 14
-                accepted = Accepted.of(bundle, datetime.now(UTC))
-                self._catalog.add(bundle, accepted)  # steps 15 and 16
-                return "accepted", accepted
-        except VersionStale:
-            # The same bundle in another upload may have been quicker: a client that tried again too early.
-            if twin := self._catalog.get(bundle_id):
-                return "repeated", twin
-            raise
+    def _standing(self, bundle_id: Digest, signatures: Mapping[str, bytes], accepted_at: datetime) -> Standing:
+        envelope = next(Envelope.parse(data, name) for name, data in signatures.items())
+        manifest = self._intake.manifest(parse_statement(envelope.payload))
+        return Standing(bundle_id, manifest, signatures, accepted_at)
 
-    def _open_stored(self, source: Stored, bundle_id: Digest, accepted: Accepted | None) -> Bundle:
+    def _counted(self, taking: Callable[[], tuple[str, _Taken]], publisher: str) -> _Taken:
+        """Run what takes something in; count how it ended, and note a refusal."""
         try:
-            bundle = self._open(source, accepted, InMemory())
-            if bundle.id != bundle_id:
-                raise DigestMismatch(f"the catalog has the signatures of bundle {bundle.id} for {bundle_id}")
-        except IntegrityError as error:
-            error.hint = _DAMAGED
+            outcome, taken = taking()
+        except SandsealError as error:
+            self._count(error.code)
+            detail = Detail(code=error.code, reason=sentence(error.message))
+            self._journal.record(Kind.REJECT, publisher, Subject(), detail)
             raise
-        return bundle
-
-    def _open(self, source: Source, accepted: Accepted | None, sink: Sink) -> Bundle:
-        """Verify; an accepted bundle is judged as at a load, another one against the versions accepted so far."""
-        try:
-            return open_bundle(
-                source,
-                self._policy(),
-                lambda manifest: (
-                    Moment.current(accepted_at=accepted.accepted_at)
-                    if accepted
-                    else Moment.current(newest=self._catalog.newest(manifest.name))
-                ),
-                sink,
-            )
-        except PolicyRefused as refused:
-            against = {reason["check"] for reason in refused.data["verdict"]["reasons"] if not reason["holds"]}
-            if against - {"signer"} == {"version"}:  # a signer too many hurts nobody while the threshold is met
-                raise VersionStale(refused.message, **refused.data) from None
+        except BaseException:
+            self._count("broken")
             raise
+        self._count(outcome)
+        return taken
 
     def _count(self, outcome: str) -> None:
         with self._guard:

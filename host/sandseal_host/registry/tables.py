@@ -10,6 +10,7 @@ from sqlalchemy import (
     Dialect,
     ForeignKey,
     ForeignKeyConstraint,
+    Index,
     LargeBinary,
     MetaData,
     String,
@@ -117,6 +118,81 @@ class IntentionRow(Row):
     )
     name: Mapped[str] = mapped_column(String(128), primary_key=True)
     version: Mapped[int] = mapped_column(BigInteger)
+
+
+class PendingRow(Row):
+    """A bundle for which more holders must sign; it goes when they have, or when its time is over."""
+
+    __tablename__ = "pending"
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(128))
+    version: Mapped[int] = mapped_column(BigInteger)
+    release: Mapped[str] = mapped_column(String(128))
+    publisher: Mapped[str] = mapped_column(Text, index=True)
+    size: Mapped[int] = mapped_column(BigInteger)
+    uploaded_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    signers: Mapped[list[dict[str, str]]] = mapped_column(JSON)
+    verdict: Mapped[dict[str, Any]] = mapped_column(JSON)
+    signatures: Mapped[list["PendingSignatureRow"]] = relationship(cascade="all, delete-orphan")
+    files: Mapped[list["PendingFileRow"]] = relationship(cascade="all, delete-orphan")
+
+
+class PendingSignatureRow(Row):
+    """A pending bundle's signature file."""
+
+    __tablename__ = "pending_signatures"
+    bundle_id: Mapped[str] = mapped_column(ForeignKey("pending.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    data: Mapped[bytes]
+
+
+class PendingFileRow(Row):
+    """A pending bundle's signed file; its content is the blob of this digest."""
+
+    __tablename__ = "pending_files"
+    bundle_id: Mapped[str] = mapped_column(ForeignKey("pending.id", ondelete="CASCADE"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64), index=True)
+
+
+class RevocationRow(Row):
+    """A key, bundle or blob that is refused for ever; rows are only ever added."""
+
+    __tablename__ = "revocations"
+    target: Mapped[str] = mapped_column(String(16), primary_key=True)
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    actor: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime]
+
+
+class LogEntryRow(Row):
+    """A leaf of the transparency log, byte for byte; the other columns find it."""
+
+    __tablename__ = "log_entries"
+    __table_args__ = (Index("ix_log_entries_kind", "kind", "bundle"),)
+    number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    kind: Mapped[str] = mapped_column(String(16))
+    bundle: Mapped[str | None] = mapped_column(String(64))
+    data: Mapped[bytes]
+
+
+class LogNodeRow(Row):
+    """The hash of a perfect subtree of the log; leaves are those of level 0."""
+
+    __tablename__ = "log_nodes"
+    level: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    hash: Mapped[bytes]
+
+
+class LogCheckpointRow(Row):
+    """The signed checkpoint of the log at a size, kept for ever."""
+
+    __tablename__ = "log_checkpoints"
+    size: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    note: Mapped[bytes]
 
 
 class TokenRow(Row):

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -70,6 +71,7 @@ class Session:
         external: Mapping[str, bytes],
         device: Device,
         *,
+        folder: Path | None = None,
         threads: int = 1,
         max_rows: int | None = None,
     ) -> Self:
@@ -80,6 +82,8 @@ class Session:
             model: the ONNX graph.
             external: its weights by file name; not needed any more when this returns.
             device: where it runs; never anywhere else.
+            folder: holds the weights under their names instead of `external`; mapped, so that nobody may change them
+                before the session is closed.
             threads: that one run uses.
             max_rows: the most rows of a run, where fewer than the manifest's.
 
@@ -90,7 +94,11 @@ class Session:
         """
         before = resident_bytes()
         locations = check_graph(spec, model)
-        core = _load(spec, model, _external(spec, external, locations), device, threads)
+        options = _options(device, threads)
+        if folder is not None:
+            beside = folder.joinpath(*spec.file.split("/")[:-1])
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(beside))
+        core = _load(spec, model, _external(spec, external, locations) if folder is None else {}, options, device)
         session = cls(spec, core, device, min(spec.batching.max_rows, max_rows or spec.batching.max_rows))
         try:
             device.check_session(core)
@@ -212,9 +220,7 @@ class Session:
         self._warm = True
 
 
-def _load(
-    spec: ModelSpec, model: bytes, external: Mapping[str, bytes], device: Device, threads: int
-) -> onnxruntime.InferenceSession:
+def _options(device: Device, threads: int) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads  # never the default: it pins threads, which containers forbid
     options.inter_op_num_threads = 1
@@ -222,6 +228,12 @@ def _load(
     options.log_severity_level = _SILENT
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     device.configure(options)
+    return options
+
+
+def _load(
+    spec: ModelSpec, model: bytes, external: Mapping[str, bytes], options: onnxruntime.SessionOptions, device: Device
+) -> onnxruntime.InferenceSession:
     if external:
         buffers = list(external.values())
         options.add_external_initializers_from_files_in_memory(

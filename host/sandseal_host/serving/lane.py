@@ -1,10 +1,11 @@
 """One model's lane: a scheduler, the threads that run its batches, and the futures of those who wait."""
 
 import asyncio
+from copy import copy
 from dataclasses import dataclass
 from time import monotonic
 
-from sandseal_host.errors import DeadlineExpired, NotReady
+from sandseal_host.errors import DeadlineExpired, HostError, NotReady
 from sandseal_host.serving.batch import Cut
 from sandseal_host.serving.ports import BatchRunner
 from sandseal_host.serving.request import Request, Response
@@ -66,6 +67,7 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._closing = False
+        self._refusal: HostError | None = None  # of what is still to come
         self._idle = asyncio.Event()
         self._inline = self._threaded = 0
 
@@ -77,6 +79,7 @@ class Lane:
         Raises:
             RequestInvalid, QueueFull, DeadlineImpossible, DeadlineExpired: see `Scheduler.add`.
             NotReady: the lane is closing.
+            HostError: see `withdraw`.
             ModelError, MemoryExhausted: the run failed.
         """
         if self._closing:
@@ -110,6 +113,13 @@ class Lane:
             self._timer.cancel()
         await asyncio.to_thread(self._workers.close)
 
+    def withdraw(self, error: HostError) -> None:
+        """Refuse with this what waits and what is still to come; running batches end, and `close` waits for them."""
+        self._closing, self._refusal = True, error
+        for ticket in self._scheduler.clear():
+            _refuse(ticket, self._closed())
+        self._note_idle()
+
     def explain(self) -> tuple[Cut, ...]:
         """The last batches, oldest first: why each was cut."""
         return self._scheduler.explain()
@@ -118,7 +128,9 @@ class Lane:
         """The counts at this moment."""
         return LaneStatistics(self._scheduler.statistics(), self._inline, self._threaded)
 
-    def _closed(self) -> NotReady:
+    def _closed(self) -> HostError:
+        if self._refusal is not None:
+            return copy(self._refusal)  # each has a traceback of its own
         return NotReady(f"{self._name} is being unloaded", model=self._name)
 
     def _forget(self, ticket: Ticket) -> None:

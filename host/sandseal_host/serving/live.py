@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sandseal_host.errors import ModelUnknown, NotReady
+from sandseal_host.errors import HostError, ModelUnknown, NotReady, Revoked
 from sandseal_host.serving.model import Model, ModelState
 
 
@@ -16,7 +16,7 @@ class IndexEntry:
         name: of the model.
         version: of it.
         state: the present one.
-        reason: why it failed; empty otherwise.
+        reason: why it failed or was revoked; empty otherwise.
     """
 
     name: str
@@ -27,10 +27,11 @@ class IndexEntry:
 
 _Versions = Mapping[int, Model]
 _LOADED = (ModelState.READY, ModelState.DRAINING)
+_ENDED = (ModelState.FAILED, ModelState.REVOKED)
 
 
 class LiveModels:
-    """Every model that is loaded, loading, draining or failed, by name and version; lives on the event loop.
+    """Every model that is loaded, loading, draining, failed or revoked, by name and version; lives on the event loop.
 
     Readers see the map before or after a change, never within one.
     """
@@ -50,12 +51,13 @@ class LiveModels:
         Raises:
             ModelUnknown: no such model or version.
             NotReady: it is known but does not serve.
+            Revoked: it is known and will not serve again.
         """
         model = self._serving.get(name)
         if model is None or version not in (None, model.version):
             model = self._other(name, version)
         if model.state is not ModelState.READY:
-            raise NotReady(f"{model!r} is {model.state}", model=name, state=str(model.state))
+            raise _not_serving(model)
         return model
 
     def announce(self, model: Model) -> None:
@@ -71,13 +73,37 @@ class LiveModels:
 
         Raises:
             NotReady: the model is not ready, so the one that serves stays.
+            Revoked: it was, until a moment ago.
         """
         if model.state is not ModelState.READY:
-            raise NotReady(f"{model!r} is {model.state}", model=model.name)
+            raise _not_serving(model)
         known = {*self._versions(model.name), *filter(None, [self._serving.get(model.name)])}
         self._put(model)
         self._serving = {**self._serving, model.name: model}
         await self._retire([m for m in known if m is not model and m.state in _LOADED], drain_s)
+
+    def revoke(self, bundle_id: str, reason: str) -> None:
+        """Withdraw a bundle's model because it is no longer trusted."""
+        self.withdraw(bundle_id, Revoked(reason))
+
+    def withdraw(self, bundle_id: str, error: HostError) -> list[Model]:
+        """Refuse what a bundle's model was asked and will be asked; when its running batches end, its memory is back.
+
+        The model stays in the index, with the reason, until it is unloaded by name or loaded again.
+
+        Args:
+            error: see `Model.withdraw`.
+
+        Returns:
+            The models that this took out of service.
+        """
+        known = [model for versions in self._models.values() for model in versions.values()]
+        found = [m for m in known if m.bundle_id == bundle_id and m.state in _LOADED]
+        for model in found:
+            model.withdraw(error)
+            self._serving = {name: m for name, m in self._serving.items() if m is not model}
+            self._retire_soon(model, None)
+        return found
 
     async def unload(self, name: str, version: int | None = None, *, drain_s: float | None = None) -> None:
         """Stop serving a model, or one version of it; returns when its memory is back.
@@ -90,10 +116,12 @@ class LiveModels:
         if not models:
             raise _unknown(name, version)
         for model in models:
-            if model.state not in (*_LOADED, ModelState.FAILED):
+            if model.state not in (*_LOADED, *_ENDED):
                 raise NotReady(f"{model!r} is {model.state}", model=name, state=str(model.state))
         self._serving = {n: m for n, m in self._serving.items() if m not in models}
         await self._retire(models, drain_s)
+        for model in models:
+            self._remove(model)
 
     def index(self) -> tuple[IndexEntry, ...]:
         """All models by name and version, with their states."""
@@ -126,18 +154,27 @@ class LiveModels:
     async def _retire(self, models: list[Model], drain_s: float | None) -> None:
         """Drain, unload and forget; joined by all who ask for it, and not stopped when one of them goes away."""
         for model in models:
-            if model not in self._retiring:
-                self._retiring[model] = asyncio.create_task(self._end(model, drain_s))
+            self._retire_soon(model, drain_s)
         await asyncio.gather(*(asyncio.shield(self._retiring[model]) for model in models))
+
+    def _retire_soon(self, model: Model, drain_s: float | None) -> None:
+        if model not in self._retiring:
+            self._retiring[model] = asyncio.create_task(self._end(model, drain_s))
 
     async def _end(self, model: Model, drain_s: float | None) -> None:
         try:
-            if model.state is ModelState.READY:
+            if model.state is ModelState.READY or model.withdrawn:
                 await model.drain(drain_s)
                 await model.unload()
-            self._remove(model)
+            if not model.withdrawn:
+                self._remove(model)
         finally:
             del self._retiring[model]
+
+
+def _not_serving(model: Model) -> HostError:
+    refusal = model.refusal()
+    return refusal or NotReady(f"{model!r} is {model.state}", model=model.name, state=str(model.state))
 
 
 def _unknown(name: str, version: int | None) -> ModelUnknown:

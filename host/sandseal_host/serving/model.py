@@ -2,16 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
-from sandseal_host.errors import HostError, NotReady, PluginBadOutput
+from sandseal_host.errors import HostError, NotReady, PluginBadOutput, Revoked
 from sandseal_host.serving.lane import Lane, LaneStatistics
-from sandseal_host.serving.ports import BatchRunner, StageRunner
+from sandseal_host.serving.ports import BatchRunner, Closeable, StageRunner
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.manifest import Manifest, TensorSpec
@@ -28,17 +29,19 @@ class ModelState(StrEnum):
     DRAINING = "draining"
     UNLOADED = "unloaded"
     FAILED = "failed"
+    REVOKED = "revoked"
 
 
 _NEXT: Mapping[ModelState, frozenset[ModelState]] = {
-    ModelState.PENDING: frozenset({ModelState.VERIFYING, ModelState.FAILED}),
-    ModelState.VERIFYING: frozenset({ModelState.LOADING, ModelState.FAILED}),
-    ModelState.LOADING: frozenset({ModelState.WARMING, ModelState.FAILED}),
-    ModelState.WARMING: frozenset({ModelState.READY, ModelState.FAILED}),
-    ModelState.READY: frozenset({ModelState.DRAINING}),
-    ModelState.DRAINING: frozenset({ModelState.UNLOADED}),
+    ModelState.PENDING: frozenset({ModelState.VERIFYING, ModelState.FAILED, ModelState.REVOKED}),
+    ModelState.VERIFYING: frozenset({ModelState.LOADING, ModelState.FAILED, ModelState.REVOKED}),
+    ModelState.LOADING: frozenset({ModelState.WARMING, ModelState.FAILED, ModelState.REVOKED}),
+    ModelState.WARMING: frozenset({ModelState.READY, ModelState.FAILED, ModelState.REVOKED}),
+    ModelState.READY: frozenset({ModelState.DRAINING, ModelState.FAILED, ModelState.REVOKED}),
+    ModelState.DRAINING: frozenset({ModelState.UNLOADED, ModelState.FAILED, ModelState.REVOKED}),
     ModelState.UNLOADED: frozenset(),
     ModelState.FAILED: frozenset(),
+    ModelState.REVOKED: frozenset(),
 }
 
 
@@ -52,6 +55,7 @@ class ModelParts:
         pre: makes the model's inputs out of the public ones.
         post: makes the public outputs out of the model's.
         resident_bytes: how much the process grew by loading them.
+        bundle: what the runner still reads from.
     """
 
     runner: BatchRunner
@@ -59,10 +63,11 @@ class ModelParts:
     pre: StageRunner | None = None
     post: StageRunner | None = None
     resident_bytes: int = 0
+    bundle: Closeable | None = None
 
     def close(self) -> None:
-        """Give all memory back; blocks."""
-        for part in (self.pre, self.post, self.runner):
+        """Give all memory back, and last of all what it lay in; blocks."""
+        for part in (self.pre, self.post, self.runner, self.bundle):
             if part is not None:
                 part.close()
 
@@ -96,10 +101,12 @@ class Model:
         self.manifest = manifest
         self.bundle_id = bundle_id
         self.state = ModelState.PENDING
-        self.reason = ""  # why it failed
+        self.reason = ""  # why it failed, or was revoked
+        self._refusal: HostError | None = None
         self._parts: ModelParts | None = None
         self._in_flight = 0
         self._quiet = asyncio.Event()
+        self._before_lane: set[asyncio.Task[object]] = set()  # requests that are in the pre stage, or wait for it
 
     @property
     def name(self) -> str:
@@ -131,6 +138,26 @@ class Model:
         self.advance(ModelState.FAILED)
         self.reason = reason
 
+    def revoke(self, reason: str) -> None:
+        """Withdraw the model because it is no longer trusted."""
+        self.withdraw(Revoked(reason))
+
+    def withdraw(self, error: HostError) -> None:
+        """Refuse every request whose batch is not running yet, for good; `drain` and `unload` end the rest.
+
+        Args:
+            error: what they are refused with; the model is revoked by a `Revoked`, and failed by any other.
+        """
+        if not _NEXT[self.state]:
+            return
+        self.advance(ModelState.REVOKED if isinstance(error, Revoked) else ModelState.FAILED)
+        self.reason, self._refusal = error.message, copy(error)
+        self._refusal.data = {**error.data, "model": self.name}
+        for task in self._before_lane:
+            task.cancel()
+        if self._parts is not None:
+            self._parts.lane.withdraw(self._refusal)
+
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Keep the model from being unloaded, for callers that await something between `get` and `infer`."""
@@ -147,9 +174,12 @@ class Model:
 
         Raises:
             NotReady: the model is not loaded, or no longer.
+            HostError: it was withdrawn, and the request's batch was not running yet.
             HostError: as its stages and lane raise.
         """
         parts = self._parts
+        if (refusal := self.refusal()) is not None:
+            raise refusal
         if parts is None:
             raise NotReady(f"{self!r} is {self.state}", model=self.name, state=str(self.state))
         self._in_flight += 1
@@ -166,7 +196,8 @@ class Model:
         Args:
             timeout_s: seconds after which requests that still wait for their batch are refused.
         """
-        self.advance(ModelState.DRAINING)
+        if not self.withdrawn:
+            self.advance(ModelState.DRAINING)
         self._note_quiet()
         try:
             await asyncio.wait_for(self._quiet.wait(), timeout_s)
@@ -176,12 +207,22 @@ class Model:
             await self._quiet.wait()
 
     async def unload(self) -> None:
-        """Give all memory back; the model must have been drained."""
-        self.advance(ModelState.UNLOADED)
+        """Give all memory back; the model must have been drained. One that was withdrawn stays so."""
+        if not self.withdrawn:
+            self.advance(ModelState.UNLOADED)
         parts, self._parts = self._parts, None
         if parts is not None:
             await parts.lane.close()
             await asyncio.to_thread(parts.close)
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether it was taken out of service; see `withdraw`."""
+        return self._refusal is not None
+
+    def refusal(self) -> HostError | None:
+        """What requests are refused with since the model was withdrawn; None while it was not."""
+        return copy(self._refusal)
 
     def statistics(self) -> ModelStatistics:
         """The counts at this moment."""
@@ -197,7 +238,9 @@ class Model:
         timings: dict[str, float] = {}
         if parts.pre is not None:
             began = time.monotonic()
-            inputs = await parts.pre.apply(request.inputs, request.parameters, urgency, request.deadline)
+            inputs = await self._revocable(
+                parts.pre.apply(request.inputs, request.parameters, urgency, request.deadline)
+            )
             request = replace(request, inputs=inputs, rows=self._rows(inputs))
             timings["pre"] = time.monotonic() - began
         response = await parts.lane.run(request) if request.rows else self._nothing(request)
@@ -208,6 +251,20 @@ class Model:
             outputs = await parts.post.apply(outputs, request.parameters, urgency, request.deadline)
             timings["post"] = time.monotonic() - began
         return Response(outputs, timings)
+
+    async def _revocable(self, work: Awaitable[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """Await what comes before the lane; `revoke` breaks it off."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # every coroutine of a loop runs in a task
+        self._before_lane.add(task)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if (refusal := self.refusal()) is not None and task.uncancel() == 0:  # nobody but `withdraw` cancelled it
+                raise refusal from None
+            raise
+        finally:
+            self._before_lane.discard(task)
 
     def _rows(self, inputs: tuple[Tensor, ...]) -> int:
         """Rows of the model's inputs as the pre stage made them."""
@@ -231,7 +288,7 @@ class Model:
         self._note_quiet()
 
     def _note_quiet(self) -> None:
-        if self.state is ModelState.DRAINING and not self._in_flight:
+        if (self.state is ModelState.DRAINING or self.withdrawn) and not self._in_flight:
             self._quiet.set()
 
 

@@ -9,6 +9,14 @@ from typing import Protocol
 from sandseal_host.tensors import Tensor
 
 
+class Closeable(Protocol):
+    """Something that is in use until it is closed."""
+
+    def close(self) -> None:
+        """Let go of it; blocks."""
+        ...
+
+
 class BatchRunner(Protocol):
     """A model on a device that runs several requests' rows at once (runtime's `Session`)."""
 

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from sandseal_host.errors import MemoryExhausted
@@ -49,7 +50,8 @@ def _say(output: IO[bytes], **members: Any) -> None:
 
 def _confine(order: Order) -> tuple[str, ...]:
     # A CUDA driver opens devices and caches of its own; which ones was not tried.
-    readable = (sys.prefix, sys.base_prefix, *sys.path, *_SYSTEM) if order.device == "cpu" else None
+    weights = (order.folder,) if order.folder else ()
+    readable = (sys.prefix, sys.base_prefix, *sys.path, *_SYSTEM, *weights) if order.device == "cpu" else None
     return confine(memory=order.memory, cpu_s=order.cpu_s, threads=order.threads, readable=readable)
 
 
@@ -81,7 +83,8 @@ def _vet(order: Order, files: Mapping[str, memoryview], progress: Progress) -> N
         pooling=False,  # the pool reserves more address space than may be had, and one instance needs none
         progress=lambda file: progress(Step.PARSE if file == model.file else Step.COMPILE, file),
     )
-    loader.vet(manifest, {n: _content(view, shared=n in model.external_data) for n, view in files.items()})
+    contents = {n: _content(view, shared=n in model.external_data) for n, view in files.items()}
+    loader.vet(manifest, contents, Path(order.folder) if order.folder else None)
 
 
 def _content(view: memoryview, *, shared: bool) -> bytes:

@@ -36,6 +36,7 @@ class Order:
         threads: that one run of a model uses.
         max_rows: the host's own, where it has one.
         sizes: of the files in bytes, by name, in the order in which they were handed over.
+        folder: holds the weights that were not handed over; None where all were.
     """
 
     memory: int
@@ -44,6 +45,7 @@ class Order:
     threads: int
     max_rows: int | None
     sizes: Mapping[str, int]
+    folder: str | None = None
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, cast
 
 from sandseal_host.errors import SettingsInvalid, ShuttingDown
@@ -55,11 +56,12 @@ class Vetting:
         self._closed = False
         self._told: tuple[str, ...] = ()
 
-    def vet(self, bundle: Bundle) -> None:
+    def vet(self, bundle: Bundle, folder: Path | None = None) -> None:
         """See that a bundle can be built and its model runs; blocks, for `vet_time_s` at most.
 
         Args:
             bundle: with its files' bytes.
+            folder: holds the weights that are not among them, which the host then need not hold as bytes.
 
         Raises:
             ModelInvalid: it is not what the manifest says, crashes what reads it, or needs too much.
@@ -67,7 +69,7 @@ class Vetting:
             OperatorError: the device is not there, or no such process can be started.
             ShuttingDown: the host closed this meanwhile.
         """
-        order = self._order(bundle)
+        order = self._order(bundle, folder)
         deadline = time.monotonic() + self._settings.vet_time_s
         try:
             with handed_over(order, bundle.files) as file, self._child(file) as child:
@@ -92,15 +94,18 @@ class Vetting:
             for child in self._children:
                 _kill(child)
 
-    def _order(self, bundle: Bundle) -> Order:
-        sizes = {name: len(bundle.files[name]) for name in (MANIFEST, *sorted(bundle.manifest.files))}
+    def _order(self, bundle: Bundle, folder: Path | None) -> Order:
+        names = (MANIFEST, *sorted(bundle.manifest.files))
+        sizes = {name: len(bundle.files[name]) for name in names if name in bundle.files or folder is None}
+        size = sum(bundle.statement.sizes[name] for name in names)
         return Order(
-            memory=(self._settings.vet_memory_mib << 20) + _COPIES * sum(sizes.values()),
+            memory=(self._settings.vet_memory_mib << 20) + _COPIES * size,
             cpu_s=self._settings.vet_cpu_s,
             device=self._settings.device,
             threads=self._settings.threads,
             max_rows=self._settings.max_rows,
             sizes=sizes,
+            folder=str(folder) if folder else None,
         )
 
     @contextmanager

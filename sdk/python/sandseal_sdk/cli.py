@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from sandseal_sdk.commands import authoring, publishing, remote, verifying
+from sandseal_sdk.commands import authoring, log, publishing, receipt, remote, trust, verifying
 from sandseal_sdk.console import fail
 from sandseal_sdk.errors import ExtraMissing
 from sandseal_signing.errors import SandsealError
@@ -30,6 +30,9 @@ def build_app() -> typer.Typer:
     verifying.register(app)
     authoring.register(app)
     remote.register(app)
+    log.register(app)
+    receipt.register(app)
+    trust.register(app)
     for entry in sorted(entry_points(group="sandseal.commands"), key=lambda entry: entry.name):
         entry.load()(app)
     return app

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from sandseal_sdk.errors import HostRefused, HostUnreachable
+from sandseal_sdk.transfer import OfferPush
 from sandseal_signing.digest import CHUNK
+from sandseal_signing.envelope import MEDIA_TYPE
 from sandseal_signing.pack import Progress
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ _NUMPY = {
 }  # fmt: skip
 _DATATYPES = {code.lstrip("<"): name for name, code in _NUMPY.items()} | {"b1": "BOOL"}
 _HEADER_LENGTH = "Inference-Header-Content-Length"
+_RECEIPT = "Sandseal-Receipt"
 
 
 class Client:
@@ -70,6 +73,26 @@ class Client:
         answer = self._send("POST", "/v1/bundles", content=chunks(), headers=headers, timeout=None)
         return dict(answer.json())
 
+    def push_offer(self, seal: Path, progress: Progress = lambda _: None, *, parallel: int = 4) -> dict[str, Any]:
+        """Upload a large .seal file blob by blob, going on after broken connections; the answer is as `push`'s.
+
+        The same file pushed again goes on where an earlier push ended, for as long as the host keeps offers.
+
+        Args:
+            progress: gets the lengths of what the host has of the blobs, from several threads.
+            parallel: blobs under way at once.
+
+        Raises:
+            HostRefused, HostUnreachable: for good, or too often in a row.
+        """
+        return OfferPush(self._send, seal, progress, parallel=parallel).run()
+
+    def sign(self, bundle_id: str, signature: bytes) -> dict[str, Any]:
+        """Add a signature file to a pending bundle, or to an accepted one; the answer is as `push`'s."""
+        headers = {"Content-Type": MEDIA_TYPE}
+        path = f"/v1/bundles/{bundle_id}/signatures"
+        return dict(self._send("POST", path, content=signature, headers=headers, timeout=None).json())
+
     def call(
         self, model: str, body: bytes, content_type: str = "application/octet-stream", *, version: int | None = None
     ) -> dict[str, Any]:
@@ -77,9 +100,25 @@ class Client:
 
         The answer's `timings` has the host's Server-Timing, in milliseconds by stage.
         """
-        path = f"/v1/models/{model}/call" + (f"?version={version}" if version else "")
-        answer = self._send("POST", path, content=body, headers={"Content-Type": content_type})
+        answer = self._call(model, body, version, {"Content-Type": content_type})
         return {**answer.json(), "timings": _timings(answer.headers.get("Server-Timing", ""))}
+
+    def call_with_receipt(
+        self,
+        model: str,
+        body: bytes,
+        nonce: str,
+        content_type: str = "application/octet-stream",
+        *,
+        version: int | None = None,
+    ) -> tuple[bytes, bytes]:
+        """As `call`, with the answer as it came, and the host's receipt for it.
+
+        Args:
+            nonce: repeated in the receipt; at most 128 visible ASCII characters.
+        """
+        answer = self._call(model, body, version, {"Content-Type": content_type, _RECEIPT: nonce})
+        return answer.content, answer.headers[_RECEIPT].encode()
 
     def infer(
         self,
@@ -132,6 +171,18 @@ class Client:
         """The trust policy in force: serial, keys, rules, root, revoked, and `problem` with the file on disk."""
         return dict(self._send("GET", "/v1/trust").json())
 
+    def replace_trust(self, envelope: bytes) -> dict[str, Any]:
+        """Put a policy in force that the holders of the host's [root] have signed; the answer is as `trust`'s."""
+        return dict(self._send("PUT", "/v1/trust", content=envelope).json())
+
+    def explain(self, **asked: str) -> dict[str, Any]:
+        """Why a signature counts or not: a tree of `holds`, `text` and `branches`.
+
+        Args:
+            asked: `name` (a model's) and `key`, or `bundle` (an id).
+        """
+        return dict(self._send("POST", "/v1/trust/explain", json=asked).json())
+
     def revocations(self) -> list[dict[str, Any]]:
         """Everything that was ever revoked, oldest first."""
         return list(self._send("GET", "/v1/revocations").json())
@@ -157,6 +208,18 @@ class Client:
     def revoke_token(self, token_id: str) -> None:
         """End a token."""
         self._send("DELETE", f"/v1/tokens/{token_id}")
+
+    def log_keys(self) -> dict[str, str]:
+        """The host's public keys as it says itself: `log` verifies checkpoints, `receipt` receipts."""
+        return dict(self._send("GET", "/v1/log/keys").json())
+
+    def get(self, path: str, **query: int) -> bytes:
+        """The bytes at a path."""
+        return self._send("GET", path, params=query).content
+
+    def _call(self, model: str, body: bytes, version: int | None, headers: dict[str, str]) -> httpx.Response:
+        path = f"/v1/models/{model}/call" + (f"?version={version}" if version else "")
+        return self._send("POST", path, content=body, headers=headers)
 
     def _send(self, method: str, path: str, *, accept: tuple[int, ...] = (), **request: Any) -> httpx.Response:
         try:

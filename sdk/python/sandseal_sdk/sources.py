@@ -14,10 +14,12 @@ from sandseal_signing.bundle import Source
 from sandseal_signing.digest import Digest
 from sandseal_signing.folder import FolderSource
 from sandseal_signing.seal import SealReader
+from sandseal_signing.trust import Revoked
 
 STORES = "sandseal.stores"
 """The entry points of packages that keep bundles; each opens a `StoredBundle` from a data folder and a bundle id."""
 
+_NOTHING = Revoked()
 _BUNDLE_ID = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -26,6 +28,7 @@ class StoredBundle(Protocol):
 
     source: Source
     accepted_at: datetime
+    revoked: Revoked
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,14 @@ class Place:
     Args:
         kind: `seal`, `folder` or `store`.
         accepted_at: when a host accepted it; None outside of a store.
+        revoked: what the host was told to refuse, beside the policy's own list.
         threads: how many files may be read at once.
     """
 
     kind: str
     source: Source
     accepted_at: datetime | None = None
+    revoked: Revoked = _NOTHING
     threads: int = 1
 
 
@@ -65,7 +70,7 @@ def open_place(where: str, data: Path, threads: int) -> Iterator[Place]:
             yield Place("seal", SealReader(file))
     elif _BUNDLE_ID.match(where):
         stored = _open_stored(data, Digest(where))
-        yield Place("store", stored.source, stored.accepted_at, threads)
+        yield Place("store", stored.source, stored.accepted_at, stored.revoked, threads)
     else:
         raise BundleNotFound(f"there is no file or folder {where!r}, and it is not a bundle id of 64 hex digits")
 

@@ -2,24 +2,27 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sandseal_sdk.sources import Place, open_place
 from sandseal_signing.bundle import Bundle, Sink, open_bundle
 from sandseal_signing.manifest import Manifest
-from sandseal_signing.trust import TrustPolicy
+from sandseal_signing.trust import Revoked, TrustPolicy
 from sandseal_signing.verdict import Moment, Verdict
 
 _ALWAYS_OPEN = (
     "the graph and the plugins were hashed, not parsed, compiled or run: a host does that when it takes the bundle in",
+)
+_OF_A_HOST = (
+    "whether a host accepted this version, or a newer one, before",
     "revocations that only a host remembers: the trust file's own were applied",
 )
 _OPEN = {
-    "seal": ("whether a host accepted this version, or a newer one, before",),
+    "seal": _OF_A_HOST,
     "folder": (
-        "whether a host accepted this version, or a newer one, before",
+        *_OF_A_HOST,
         "what .git* at the top of the folder holds: it belongs to no bundle",
     ),
     "store": ("whether the host's acceptance is in its transparency log: ask the running host for the proof",),
@@ -87,8 +90,13 @@ def verify(
         def judged_at(_: Manifest) -> Moment:
             return moment
 
+        policy = replace(policy, revoked=_united(policy.revoked, place.revoked))
         bundle = open_bundle(place.source, policy, judged_at, sink, threads=place.threads)
     return _report(place, bundle)
+
+
+def _united(one: Revoked, other: Revoked) -> Revoked:
+    return Revoked(one.keys | other.keys, one.bundles | other.bundles, one.blobs | other.blobs)
 
 
 def _report(place: Place, bundle: Bundle) -> Report:

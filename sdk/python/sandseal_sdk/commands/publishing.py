@@ -1,5 +1,6 @@
 """For publishers: keygen, init, pack, sign, show."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -73,7 +74,7 @@ def pack(
     partial = (output or folder).with_suffix(".seal.partial")
     try:
         with partial.open("wb") as file, byte_progress("packing", 2 * total) as advance:
-            contents = pack_folder(folder, file, keys, advance)
+            contents = pack_folder(folder, file, keys, advance, threads=os.cpu_count() or 1)
         manifest = contents.manifest
         sealed = output or folder.with_name(f"{manifest.name}-{manifest.version}.seal")
         partial.replace(sealed)
@@ -87,11 +88,17 @@ def sign(
     key: Keys = [],  # noqa: B006
     oms_key: OmsKeys = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Instead of changing the file.")] = None,
+    detached: Annotated[
+        Path | None, typer.Option(help="Write the one signature here, for `sandseal push`; the .seal stays as it is.")
+    ] = None,
 ) -> None:
     """Add signatures to a .seal file; the bundle id stays the same."""
     keys = _read_keys(key, oms_key)
     if not keys:
         raise KeyInvalid("there is no key to sign with", hint="give --key, --oms-key or both")
+    if detached:
+        _sign_detached(seal, keys, detached)
+        return
     partial = seal.with_suffix(".seal.partial")
     try:
         with (
@@ -141,18 +148,29 @@ def print_verdict(verdict: Verdict) -> None:
 
 def _read_keys(key: list[Path], oms_key: list[Path]) -> list[PrivateKey]:
     """The keys to sign with; those for stock OMS tools are of a kind that these know."""
-    co_keys = {path: _read_key(path) for path in oms_key}
+    co_keys = {path: read_key(path) for path in oms_key}
     for path, co_key in co_keys.items():
         if co_key.public.algorithm == "ed25519":
             raise KeyInvalid(
                 f"{path} holds an Ed25519 key, which stock OMS tools cannot verify",
                 hint="`sandseal keygen NAME --algorithm ecdsa-p256` makes one that they can; this one goes with --key",
             )
-    return [*(_read_key(path) for path in key), *co_keys.values()]
+    return [*(read_key(path) for path in key), *co_keys.values()]
 
 
-def _read_key(path: Path) -> PrivateKey:
+def read_key(path: Path) -> PrivateKey:
+    """Read a private key, asking for its passphrase when it has one."""
     return read_private_key(path, lambda: str(typer.prompt(f"Passphrase of {path}", hide_input=True, err=True)))
+
+
+def _sign_detached(seal: Path, keys: list[PrivateKey], path: Path) -> None:
+    if len(keys) != 1:
+        raise KeyInvalid(f"{len(keys)} keys for one signature file", hint="sign once per key, each into its own file")
+    with seal.open("rb", buffering=0) as file, byte_progress("reading", seal.stat().st_size) as advance:
+        contents = read_seal(file, advance)
+    path.write_bytes(Envelope.sign(contents.payload, keys[0]).render())
+    note(f"signed {contents.manifest.name} version {contents.manifest.version}; next: sandseal push {path}")
+    out.print(f"{path}  bundle {contents.id}")
 
 
 def _report(seal: Path, contents: Contents) -> None:

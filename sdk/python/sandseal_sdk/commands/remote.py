@@ -2,15 +2,22 @@
 
 import json
 import mimetypes
+import secrets
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from sandseal_sdk import audit
 from sandseal_sdk.client import Client
+from sandseal_sdk.commands.log import STATE
 from sandseal_sdk.console import byte_progress, note, out, table
 from sandseal_sdk.contexts import Context, current_context, save_context
+from sandseal_sdk.transfer import LARGE
+from sandseal_signing.digest import Digest
+from sandseal_signing.envelope import Envelope
+from sandseal_signing.pack import Progress
 
 ContextName = Annotated[str, typer.Option("--context", help="A name given to `sandseal login`.")]
 Version = Annotated[int | None, typer.Option(help="A version; the one that serves when absent.")]
@@ -43,12 +50,24 @@ def login(
 
 def push(
     seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    resume: Annotated[
+        bool | None,
+        typer.Option(
+            "--resume/--whole",
+            help="File by file, going on where an earlier push ended, or in one stream; by size when absent.",
+        ),
+    ] = None,
     context: ContextName = "default",
 ) -> None:
-    """Upload a .seal file; says who signed it and what the policy decided, or exactly why not."""
+    """Upload a .seal file, or a detached .sig; says who signed and what the policy decided, or exactly why not."""
     with _client(context) as client, byte_progress("uploading", seal.stat().st_size) as advance:
-        answer = client.push(seal, advance)
+        answer = _push_signature(client, seal) if seal.suffix == ".sig" else _push(client, seal, resume, advance)
+    if answer["state"] == "pending":
+        note(answer["detail"])
+        out.print(f"{answer['name']} version {answer['version']} pending  bundle {answer['id']}")
+        return
     note(f"signed by {', '.join(answer['holders'])}; rule {answer['rule']} decided")
+    note(audit.check_acceptance(audit.read_state(STATE), answer))
     out.print(f"{answer['name']} version {answer['version']} {answer['state']}  bundle {answer['id']}")
 
 
@@ -57,13 +76,25 @@ def call(
     file: Annotated[Path | None, typer.Argument(help="The input; standard input when absent.")] = None,
     content_type: Annotated[str | None, typer.Option(help="Guessed from the file's name when absent.")] = None,
     version: Version = None,
+    receipt: Annotated[
+        Path | None, typer.Option(help="Where to keep the host's receipt and, beside it, the answer.")
+    ] = None,
     context: ContextName = "default",
 ) -> None:
     """Send a file to a model that takes one, and print its answer as JSON."""
     body = file.read_bytes() if file else sys.stdin.buffer.read()
     kind = content_type or mimetypes.guess_type(file.name if file else "")[0] or "application/octet-stream"
     with _client(context) as client:
-        out.print_json(json.dumps(client.call(model, body, kind, version=version)))
+        if receipt is None:
+            out.print_json(json.dumps(client.call(model, body, kind, version=version)))
+            return
+        nonce = secrets.token_urlsafe(16)
+        answer, signed = client.call_with_receipt(model, body, nonce, kind, version=version)
+    kept = receipt.with_name(f"{receipt.name}.response")
+    receipt.write_bytes(signed)
+    kept.write_bytes(answer)
+    out.print_json(answer.decode())
+    note(f"verify it: sandseal receipt verify {receipt} --key KEY --response {kept} --nonce {nonce}")
 
 
 def models(context: ContextName = "default") -> None:
@@ -112,6 +143,17 @@ def token_revoke(token_id: str, context: ContextName = "default") -> None:
     with _client(context) as client:
         client.revoke_token(token_id)
     note(f"token {token_id} is revoked")
+
+
+def _push(client: Client, seal: Path, resume: bool | None, advance: Progress) -> dict[str, Any]:
+    large = seal.stat().st_size >= LARGE
+    return client.push_offer(seal, advance) if resume or (resume is None and large) else client.push(seal, advance)
+
+
+def _push_signature(client: Client, path: Path) -> dict[str, Any]:
+    """Send a detached signature to the bundle that it is over."""
+    data = path.read_bytes()
+    return client.sign(Digest.of(Envelope.parse(data, str(path)).payload).hex, data)
 
 
 def _client(context: str) -> Client:

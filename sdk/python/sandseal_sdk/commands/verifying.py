@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sandseal_sdk import importing, verification
+from sandseal_sdk import verification
 from sandseal_sdk.commands.publishing import load_policy, print_verdict
 from sandseal_sdk.console import byte_progress, note, out
 from sandseal_sdk.errors import FileExists
@@ -74,6 +74,8 @@ def import_oms(
     name: Annotated[str | None, typer.Option(help="The model's name; made from the graph's file when absent.")] = None,
 ) -> None:
     """Verify a folder signed with OpenSSF Model Signing and write its signed files as a bundle folder."""
+    from sandseal_sdk import importing  # reads graphs, which needs the extra `sdk`
+
     with byte_progress("importing", sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())) as advance:
         imported = importing.import_oms(
             folder, read_public_key(key), output, signature=signature, name=name, progress=advance

@@ -1,0 +1,56 @@
+"""Receipts for those who ask: which bundle turned which request into which response, signed by the host."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from sandseal_host.registry.log import TransparencyLog
+from sandseal_signing.bundle import Bundle
+from sandseal_signing.digest import Digest
+from sandseal_signing.keys import PrivateKey, PublicKey
+from sandseal_signing.receipt import Receipt, make_receipt
+
+
+class ReceiptDesk:
+    """Writes receipts; thread-safe.
+
+    Args:
+        log: whose newest state every receipt names.
+        key: signs receipts and nothing else.
+    """
+
+    def __init__(self, log: TransparencyLog, key: PrivateKey) -> None:
+        self._log, self._key = log, key
+        self._plugins: dict[str, Mapping[str, Digest]] = {}
+
+    @property
+    def public(self) -> PublicKey:
+        """The key that verifies them."""
+        return self._key.public
+
+    def know(self, bundle: Bundle) -> None:
+        """Remember the plugins of a bundle that will answer."""
+        digests = {resource.name: resource.digest for resource in bundle.statement.resources}
+        stages = {"pre": bundle.manifest.pre, "post": bundle.manifest.post}
+        self._plugins[bundle.id.hex] = {name: digests[stage.plugin] for name, stage in stages.items() if stage}
+
+    def write(
+        self, bundle_id: str, request: bytes | memoryview, response: bytes, *, service_class: str, nonce: str
+    ) -> bytes:
+        """The receipt for one answer, as one line of ASCII; hashes, so call it from a thread.
+
+        Args:
+            bundle_id: of a bundle that `know` was told of.
+            request, response: the bodies without content coding.
+            nonce: the client's, checked by `is_nonce`.
+        """
+        receipt = Receipt(
+            bundle=Digest(bundle_id),
+            plugins=self._plugins[bundle_id],
+            request=Digest.of(request),
+            response=Digest.of(response),
+            time=datetime.now(UTC),
+            service_class=service_class,
+            nonce=nonce,
+            log=self._log.state,
+        )
+        return make_receipt(receipt, self._key)
