@@ -55,7 +55,7 @@ def test_what_happens_is_logged_and_proven_at_once(start, publisher, data) -> No
     with start() as host, host.client() as client:
         state = AuditState().watch(key_of(data))
         answer = client.push(publisher.seal(mlp()))
-        assert "the proof verifies" in audit.check_acceptance(state, answer)
+        assert "the proof verifies" in audit.check_acceptance(state, answer, Digest(answer["id"]))
         assert LogProof.parse(answer["log"]["proof"].encode()).index == answer["log"]["index"]
         with pytest.raises(HostRefused):
             client.push(publisher.seal(mlp((128, 32, 10)), "other.mlp"))
@@ -179,3 +179,14 @@ def test_a_receipt_verifies_offline_and_names_the_log(start, publisher, data, tm
     changed = run(*verify, *bodies)
     assert changed.returncode == 1
     assert "receipt_invalid" in changed.stderr
+
+
+def test_a_push_verifies_its_proof_once_the_logs_key_is_known(start, publisher, data, tmp_path) -> None:
+    seal = publisher.seal(mlp())
+    with start() as host:
+        here = {"SANDSEAL_URL": host.url, "SANDSEAL_TOKEN": host.token, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+        assert "not verified" in run("push", str(seal), **here).stderr
+        assert run("log", "verify", "--key", key_of(data).render(), **here).returncode == 0
+        again = run("push", str(seal), **here)
+    assert again.returncode == 0
+    assert "the proof verifies" in again.stderr

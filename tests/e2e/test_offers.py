@@ -57,9 +57,9 @@ def test_300_mib_arrive_over_a_connection_that_breaks(start, publisher) -> None:
 
         answer = push(client, seal, progress)
         assert proxy.broken == 4
-        assert proxy.sent < 330 * MIB  # what had arrived was not sent again, but for what was on its way
+        assert proxy.sent < 360 * MIB  # what had arrived was not sent again, but for what was on its way
         assert sum(told) == seal.stat().st_size - _framing(seal)
-        assert (answer["name"], answer["state"]) == ("acme.large", "READY")
+        assert (answer["name"], answer["state"]) == ("acme.large", "ready")
         assert client.infer("acme.large", {"x": ROW})["y"].shape == (1, 10)
         before = proxy.sent
         newer = large_seal(publisher, sizes, version=2)
@@ -77,7 +77,7 @@ def test_a_push_goes_on_after_the_host_and_the_client_were_killed(start, publish
     with start() as host, cutting_proxy(host.port, []) as proxy:
         with Client(f"http://127.0.0.1:{proxy.port}", host.token) as client:
             assert client.push_offer(seal)["name"] == "acme.large"
-        assert proxy.sent < 35 * MIB
+        assert proxy.sent < 50 * MIB
     assert not list(Path(tmp_path, "data", "blobs", "offers").iterdir())
 
 

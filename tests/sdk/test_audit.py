@@ -142,15 +142,15 @@ def test_the_proof_in_an_uploads_answer(log, state):
         log.record(Kind.ACCEPT, "ci", Subject(bundle, "acme.tiny", number))
     logged = log.acceptance(bundle)
     told = {"index": logged.proof.index, "entry": logged.entry.decode(), "proof": logged.proof.render().decode()}
-    answer = {"id": bundle.hex, "log": told}
-    assert "entry 0" in audit.check_acceptance(state, answer)
-    assert "verifies" in audit.check_acceptance(state, answer)
-    assert "not verified" in audit.check_acceptance(AuditState(), answer)
-    assert "did not say" in audit.check_acceptance(state, {"id": bundle.hex})
+    answer = {"log": told}
+    assert "entry 0" in audit.check_acceptance(state, answer, bundle)
+    assert "verifies" in audit.check_acceptance(state, answer, bundle)
+    assert "not verified" in audit.check_acceptance(AuditState(), answer, bundle)
+    assert "did not say" in audit.check_acceptance(state, {}, bundle)
     with pytest.raises(ProofInvalid, match="not the acceptance"):
-        audit.check_acceptance(state, {**answer, "id": "0" * 64})
+        audit.check_acceptance(state, answer, Digest.of(b"another"))
     with pytest.raises(ProofInvalid):
-        audit.check_acceptance(state, {**answer, "log": {**told, "entry": log.entries(1, 2)[0].decode()}})
+        audit.check_acceptance(state, {"log": {**told, "entry": log.entries(1, 2)[0].decode()}}, bundle)
 
 
 def test_the_state_is_kept_in_one_file(tmp_path, log, state):

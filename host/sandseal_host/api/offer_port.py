@@ -51,7 +51,7 @@ class Offers(Protocol):
         ...
 
     def blob(self, offer: str, digest: str, publisher: Grant) -> BlobEntry:
-        """How much of a blob is there.
+        """How much of a blob is there; a request that is still sending it ends here.
 
         Raises:
             BlobUnknown: no such offer of this token expects it.

@@ -139,10 +139,12 @@ class Offers:
             else:
                 offer.renew(data)
             offer.require(needed)
+        for blob in offer.partials.values():
+            blob.settle()
         return offer
 
     def blob(self, bundle_id: Digest, digest: Digest, by: Publisher) -> Partial:
-        """A blob that is on its way in.
+        """A blob that is on its way in; requests that are sending it end here, so that its offset holds.
 
         Raises:
             BlobUnknown: no offer of this token expects it; nothing is said about other offers or the store.
@@ -151,7 +153,9 @@ class Offers:
             offer = self._offers.get((_mark(by), bundle_id))
         if offer is None or offer.began + self._limits.life <= datetime.now(UTC) or digest not in offer.partials:
             raise BlobUnknown(f"no offer of this token expects a blob {digest}", digest=digest.hex)
-        return offer.partials[digest]
+        blob = offer.partials[digest]
+        blob.settle()
+        return blob
 
     def write(self, bundle_id: Digest, digest: Digest, at: int, stream: Readable, by: Publisher) -> Partial:
         """Append to a blob; see `Partial.write`.

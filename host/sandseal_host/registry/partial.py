@@ -56,6 +56,11 @@ class Partial:
             with disk_errors(self.path, "write a blob"), self.path.open("rb") as file:
                 os.fsync(file.fileno())
 
+    def settle(self) -> None:
+        """Let no request that began earlier append any more, so that the offset is what the next one finds."""
+        with self._guard:
+            self._turn += 1
+
     def freeze(self, frozen: bool = True) -> None:
         """Let nobody write from now on, or let them again."""
         with self._guard:

@@ -172,9 +172,9 @@ class Scrub:
     def _keep(self) -> None:
         self._kept_at = time.monotonic()
         here = self._store.written()
-        kept = {digest.hex: at for digest, at in self._checked.items() if digest in here}
+        self._checked = {digest: at for digest, at in self._checked.items() if digest in here}
         try:
-            replace_private(self._memory, json.dumps(kept).encode())
+            replace_private(self._memory, json.dumps({digest.hex: at for digest, at in self._checked.items()}).encode())
         except OSError as error:
             _log.warning("the times of the last checks cannot be kept: %s", error)
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from sandseal_signing.auditor import AuditState, advance, appended, rotate
 from sandseal_signing.checkpoint import Checkpoint, open_checkpoint
+from sandseal_signing.digest import Digest
 from sandseal_signing.errors import AuditStateInvalid, LogInconsistent, LogUnknown, NoteInvalid, ProofInvalid
 from sandseal_signing.logentry import Kind, LogEntry, Role
 from sandseal_signing.logproof import LogProof
@@ -107,11 +108,12 @@ def _follow_rotation(
     raise NoteInvalid(f"the checkpoint is not by {log.key.render()}, and no entry of the log replaces this key")
 
 
-def check_acceptance(state: AuditState, answer: Mapping[str, Any]) -> str:
+def check_acceptance(state: AuditState, answer: Mapping[str, Any], bundle_id: Digest) -> str:
     """Check what an upload's answer says of the log, as far as the log's key is known; one sentence on that.
 
     Args:
-        answer: the host's, with the bundle's `id` and, in `log`, `index`, `entry` and `proof`.
+        answer: the host's, with `index`, `entry` and `proof` in `log`.
+        bundle_id: of what was sent, by its own bytes.
 
     Raises:
         AuditError: the proof does not show that the bundle's acceptance was logged.
@@ -127,8 +129,8 @@ def check_acceptance(state: AuditState, answer: Mapping[str, Any]) -> str:
         return f"logged as entry {proof.index} of {origin}; not verified, since that log's key is not known here"
     proof.verify(entry, known.key)
     said = LogEntry.parse(entry)
-    if said.kind is not Kind.ACCEPT or said.subject.bundle is None or said.subject.bundle.hex != answer["id"]:
-        raise ProofInvalid(f"entry {proof.index} of {origin} is not the acceptance of bundle {answer['id']}")
+    if said.kind is not Kind.ACCEPT or said.subject.bundle != bundle_id:
+        raise ProofInvalid(f"entry {proof.index} of {origin} is not the acceptance of bundle {bundle_id}")
     return f"logged as entry {proof.index} of {origin}; the proof verifies"
 
 

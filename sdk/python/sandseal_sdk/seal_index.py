@@ -52,12 +52,12 @@ class SealIndex:
             head = file.read(end)
         return cls(seal, head, sum(size for _, size in places.values()), places)
 
-    def content(self, digest: str, begin: int) -> Iterator[bytes]:
-        """A blob from its byte `begin` on, in chunks of at most 1 MiB."""
-        at, size = self.places[digest]
+    def content(self, digest: str, begin: int, end: int) -> Iterator[bytes]:
+        """A blob's bytes from `begin` on and before `end`, in chunks of at most 1 MiB."""
+        at, _ = self.places[digest]
         with self.seal.open("rb", buffering=0) as file:
             file.seek(at + begin)
-            left = size - begin
+            left = end - begin
             while left and (chunk := file.read(min(left, CHUNK))):
                 yield chunk
                 left -= len(chunk)

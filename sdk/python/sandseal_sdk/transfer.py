@@ -18,6 +18,7 @@ from sandseal_signing.pack import Progress
 LARGE = 64 << 20
 """From this size of a .seal file on, in bytes, a push is an offer when nothing else is asked for."""
 
+_PIECE = 32 << 20  # what is lost at most when the host refuses a request while we are still sending
 _LATER = (429, 502, 503, 504)
 _AGAIN = ("blob_unknown", "offer_incomplete", "digest_mismatch", "size_mismatch", "file_missing")
 _ROUNDS = 3
@@ -117,11 +118,12 @@ class OfferPush:
         path = f"/v1/blobs/sha256/{digest}?offer={offer}"
         size, failures = self._index.places[digest][1], 0
         while at < size:
-            headers = {"Content-Range": f"bytes {at}-{size - 1}/{size}", "Content-Length": str(size - at)}
+            end = min(size, at + _PIECE)
+            headers = {"Content-Range": f"bytes {at}-{end - 1}/{size}", "Content-Length": str(end - at)}
             before = at
             try:
                 answer = self._send(
-                    "PUT", path, content=self._counted(digest, at), headers=headers, timeout=self._timeout()
+                    "PUT", path, content=self._counted(digest, at, end), headers=headers, timeout=self._timeout()
                 )
                 at = answer.json()["offset"]
                 failures = 0 if at > before else failures + 1
@@ -160,8 +162,8 @@ class OfferPush:
         if self._stopped.wait(self._patience.after(failures, error)):
             raise error
 
-    def _counted(self, digest: str, at: int) -> Iterator[bytes]:
-        for chunk in self._index.content(digest, at):
+    def _counted(self, digest: str, at: int, end: int) -> Iterator[bytes]:
+        for chunk in self._index.content(digest, at, end):
             if self._stopped.is_set():
                 raise HostUnreachable("another blob of this push failed")
             yield chunk

@@ -16,8 +16,9 @@ from sandseal_sdk.console import byte_progress, note, out, table
 from sandseal_sdk.contexts import Context, current_context, save_context
 from sandseal_sdk.transfer import LARGE
 from sandseal_signing.digest import Digest
-from sandseal_signing.envelope import Envelope
+from sandseal_signing.envelope import Envelope, parse_signatures
 from sandseal_signing.pack import Progress
+from sandseal_signing.seal import SealReader
 
 ContextName = Annotated[str, typer.Option("--context", help="A name given to `sandseal login`.")]
 Version = Annotated[int | None, typer.Option(help="A version; the one that serves when absent.")]
@@ -67,7 +68,7 @@ def push(
         out.print(f"{answer['name']} version {answer['version']} pending  bundle {answer['id']}")
         return
     note(f"signed by {', '.join(answer['holders'])}; rule {answer['rule']} decided")
-    note(audit.check_acceptance(audit.read_state(STATE), answer))
+    note(audit.check_acceptance(audit.read_state(STATE), answer, _bundle_id(seal)))
     out.print(f"{answer['name']} version {answer['version']} {answer['state']}  bundle {answer['id']}")
 
 
@@ -152,8 +153,15 @@ def _push(client: Client, seal: Path, resume: bool | None, advance: Progress) ->
 
 def _push_signature(client: Client, path: Path) -> dict[str, Any]:
     """Send a detached signature to the bundle that it is over."""
-    data = path.read_bytes()
-    return client.sign(Digest.of(Envelope.parse(data, str(path)).payload).hex, data)
+    return client.sign(_bundle_id(path).hex, path.read_bytes())
+
+
+def _bundle_id(path: Path) -> Digest:
+    """The id of the bundle that a .seal file holds, or that a .sig file is over, by its own bytes."""
+    if path.suffix == ".sig":
+        return Digest.of(Envelope.parse(path.read_bytes(), str(path)).payload)
+    with path.open("rb", buffering=0) as file:
+        return Digest.of(parse_signatures(SealReader(file).signatures())[0].payload)
 
 
 def _client(context: str) -> Client:
