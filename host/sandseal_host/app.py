@@ -25,7 +25,8 @@ from sandseal_host.registry.blobs import BlobStore
 from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.keyring import Keyring
 from sandseal_host.registry.load_view import Bound, LoadViews
-from sandseal_host.registry.offers import OfferLimits, Offers
+from sandseal_host.registry.offer_limits import OfferLimits
+from sandseal_host.registry.offers import Offers
 from sandseal_host.registry.pending import Pending
 from sandseal_host.registry.policy import PolicyFile
 from sandseal_host.registry.receipts import ReceiptDesk
@@ -76,7 +77,7 @@ class Host:
             catalog = opened.enter_context(
                 Catalog(settings.catalog_url or f"sqlite:///{settings.data / 'catalog.sqlite'}")
             )
-            store = opened.enter_context(BlobStore(settings.data / "blobs"))
+            store = opened.enter_context(BlobStore(settings.data / "blobs", settings.disk_reserve_mib << 20))
             keyring = Keyring(settings.data / "keys")
             self._journal = open_log(catalog, keyring)
             self._receipts = ReceiptDesk(self._journal, keyring.key(Role.RECEIPT))

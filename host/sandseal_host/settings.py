@@ -46,7 +46,9 @@ class Settings(BaseSettings):
     max_offers: int = Field(8, ge=1, description="Offers of large bundles that one token may have open.")
     max_offered_mib: int = Field(65_536, ge=1, description="Size in MiB of all bundles that one token offers.")
     offer_hours: float = Field(24.0, gt=0, description="Hours after which an offer ends, and what arrived of it.")
-    disk_reserve_mib: int = Field(1024, ge=0, description="Free space of the data folder's disk that no offer gets.")
+    disk_reserve_mib: int = Field(
+        1024, ge=0, description="Free space in MiB of the data folder's disk that no upload gets."
+    )
     share_blobs: bool = Field(
         False, description="Spare publishers blobs that any other one sent; the answer tells that somebody did."
     )

@@ -202,3 +202,8 @@ def test_a_disk_that_stops_taking_bytes_refuses_and_leaves_nothing(store, tmp_pa
         limits.setrlimit(limits.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     assert files(tmp_path) == set()
+
+
+def test_the_disks_reserve_is_given_to_no_blob(tmp_path):
+    with BlobStore(tmp_path / "reserved", reserve=1 << 60) as store, pytest.raises(StoreError, match="0 to give"):
+        deposit(store)

@@ -22,7 +22,8 @@ from sandseal_host.errors import (
     VersionStale,
 )
 from sandseal_host.registry.acceptance import Accepted
-from sandseal_host.registry.offers import OfferLimits, Offers, Publisher
+from sandseal_host.registry.offer_limits import OfferLimits
+from sandseal_host.registry.offers import Offers, Publisher
 from sandseal_host.registry.pending import Pending
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import (

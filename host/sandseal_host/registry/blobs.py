@@ -8,7 +8,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -40,13 +40,14 @@ class BlobStore:
 
     Args:
         root: the store's own folder; made when absent.
+        reserve: bytes of its disk that no blob gets.
 
     Raises:
         StoreError: the folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, reserve: int = 0) -> None:
+        self._root, self._reserve = root, reserve
         self._blobs = root / "sha256"
         self._incoming = root / "incoming"
         self._guard = threading.Lock()
@@ -134,7 +135,11 @@ class BlobStore:
         """The blobs that are here, and when each was hashed and written, in seconds since the epoch."""
         self._require_open()
         with self._translated("list blobs"):
-            return {digest: self._path(digest).stat().st_mtime for digest in self._digests()}
+            found = {}
+            for digest in self._digests():
+                with suppress(FileNotFoundError):  # swept meanwhile
+                    found[digest] = self._path(digest).stat().st_mtime
+            return found
 
     def deposit(self, unused: Unused, *, rewrite: bool = False) -> "Deposit":
         """A sink for one upload; what it brought and nobody uses goes when the `with` block ends.
@@ -234,10 +239,10 @@ class BlobStore:
 
     def _require_room(self, resource: Resource) -> None:
         with self._translated("ask for free space"):
-            free = shutil.disk_usage(self._root).free
+            free = max(shutil.disk_usage(self._root).free - self._reserve, 0)
         if resource.size > free:
             raise StoreError(
-                f"{resource.name!r} needs {resource.size} bytes, the disk of {self._root} has {free} free",
+                f"{resource.name!r} needs {resource.size} bytes, the disk of {self._root} has {free} to give",
                 needed=resource.size,
                 free=free,
             )

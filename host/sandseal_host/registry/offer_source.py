@@ -102,10 +102,11 @@ class Adopting:
         Raises:
             StoreError: the disk fails.
         """
-        partial = self._partials.get(resource.digest)
-        if partial is None or resource.name == MANIFEST:
+        if resource.name == MANIFEST:
             self._deposit.write(resource, chunks)
             return
+        self._deposit.hold((resource.digest,))
         for _ in chunks:
             pass
-        self._deposit.adopt(resource.digest, partial.path)
+        if partial := self._partials.get(resource.digest):  # else the store's own blob was just hashed
+            self._deposit.adopt(resource.digest, partial.path)

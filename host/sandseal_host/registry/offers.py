@@ -4,7 +4,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,15 +14,14 @@ from sandseal_host.errors import (
     ModelError,
     OfferIncomplete,
     PluginError,
-    QuotaExceeded,
     StoreError,
-    TooLarge,
 )
 from sandseal_host.registry.acceptance import Accepted
 from sandseal_host.registry.blobs import BlobStore
 from sandseal_host.registry.files import disk_errors
 from sandseal_host.registry.intake import Vet
 from sandseal_host.registry.offer import Offer
+from sandseal_host.registry.offer_limits import OfferLimits
 from sandseal_host.registry.offer_source import Adopting, OfferHead, OfferSource
 from sandseal_host.registry.partial import Partial
 from sandseal_host.registry.pending import Pending
@@ -32,30 +31,6 @@ from sandseal_signing.digest import Digest, Readable
 from sandseal_signing.errors import FormatError, IntegrityError, TrustError
 from sandseal_signing.names import MANIFEST
 from sandseal_signing.trust import TrustPolicy
-
-
-@dataclass(frozen=True, slots=True)
-class OfferLimits:
-    """What offers may take.
-
-    Args:
-        open: how many offers one token may have.
-        bytes: how many bytes these may have together.
-        bundle: how many bytes one bundle may have.
-        reserve: bytes of the disk that no offer gets.
-        life: how long an offer waits for its blobs.
-        share: whether blobs of every accepted model need not be sent again; else only those of models that the same
-            rule covers and the token may see, since the answer tells that somebody has them.
-        threads: files that are hashed at once when an offer is finished.
-    """
-
-    open: int = 8
-    bytes: int = 64 << 30
-    bundle: int = 16 << 30
-    reserve: int = 1 << 30
-    life: timedelta = timedelta(hours=24)
-    share: bool = False
-    threads: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +101,7 @@ class Offers:
         head = self._registry.look(source, by.name)
         key = (_mark(by), head.verified.id)
         size = sum(resource.size for resource in head.verified.statement.resources)
-        if size > self._limits.bundle:
-            raise TooLarge(f"the bundle has {size} bytes, over {self._limits.bundle}", limit=self._limits.bundle)
+        self._limits.check_bundle(size)
         needed = self._needed(head, by)
         self.expire()
         with self._guard:
@@ -179,10 +153,7 @@ class Offers:
             NotReady: it is being finished already.
             SandsealError: as `Registry.take`.
         """
-        with self._guard:
-            offer = self._offers.get((_mark(by), bundle_id))
-        if offer is None:
-            raise BundleUnknown(f"no offer of this token is for bundle {bundle_id}", bundle=bundle_id.hex)
+        offer = self._find(bundle_id, by)
         with offer.finishing():
             if missing := offer.missing:
                 raise OfferIncomplete(
@@ -206,10 +177,7 @@ class Offers:
             BundleUnknown: this token has no such offer.
             NotReady: it is being finished.
         """
-        with self._guard:
-            offer = self._offers.get((_mark(by), bundle_id))
-        if offer is None:
-            raise BundleUnknown(f"no offer of this token is for bundle {bundle_id}", bundle=bundle_id.hex)
+        offer = self._find(bundle_id, by)
         with offer.finishing():
             self._end(offer)
 
@@ -250,35 +218,20 @@ class Offers:
         return {digest: size for digest, size in sizes.items() if digest not in shared}
 
     def _require_room(self, key: tuple[str, Digest], size: int) -> None:
-        """Check that an offer of this size is within its token's share and the disk's free space."""
+        """Check that this offer, when it needs blobs of this size together, has the room; under the guard."""
         others = {other: offer for other, offer in self._offers.items() if other != key}
-        own = [offer for (mark, _), offer in others.items() if mark == key[0]]
-        if len(own) >= self._limits.open:
-            raise QuotaExceeded(
-                f"this token has {len(own)} open offers", hint="finish or withdraw one", limit=self._limits.open
-            )
-        used = sum(offer.size for offer in own)
-        if used + size > self._limits.bytes:
-            raise QuotaExceeded(
-                f"this token's open offers have {used} bytes; {size} more are over {self._limits.bytes}",
-                hint="finish or withdraw one",
-                used=used,
-                size=size,
-                limit=self._limits.bytes,
-            )
+        self._limits.check_share([offer for (mark, _), offer in others.items() if mark == key[0]], size)
         known = self._offers.get(key)
         arrived = known.size - known.outstanding if known else 0
         promised = sum(offer.outstanding for offer in others.values())
-        with disk_errors(self._folder / "offers", "ask for free space"):
-            free = shutil.disk_usage(self._folder).free
-        left = free - self._limits.reserve - promised
-        if size - arrived > left:
-            raise StoreError(
-                f"the bundle needs {size - arrived} bytes more, the disk has {max(left, 0)} to give",
-                hint="free space on the disk of the data folder, or withdraw other offers",
-                needed=size - arrived,
-                free=free,
-            )
+        self._limits.check_disk(self._folder, promised, size - arrived)
+
+    def _find(self, bundle_id: Digest, by: Publisher) -> Offer:
+        with self._guard:
+            offer = self._offers.get((_mark(by), bundle_id))
+        if offer is None:
+            raise BundleUnknown(f"no offer of this token is for bundle {bundle_id}", bundle=bundle_id.hex)
+        return offer
 
     def _restore(self, path: Path) -> None:
         try:
