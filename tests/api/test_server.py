@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import numpy as np
@@ -15,6 +16,7 @@ import uvicorn
 from api.double import HostDouble, ModelsDouble, identity, mlp, pair
 from api.test_control import SEAL
 from api.test_infer import tensor
+from sandseal_host.api.protocol import DataPlaneProtocol
 
 
 def token() -> dict[str, str]:
@@ -30,13 +32,15 @@ def head(path: str, length: int) -> bytes:
 class Served:
     """The host double behind uvicorn on a free port, on a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, http: Any) -> None:
         self.host = HostDouble(
             ModelsDouble(mlp(), pair(), identity("text", "BYTES", "batch", "n"), identity("wide", "FP32", "batch", "n"))
         )
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
-        config = uvicorn.Config(self.host.app, lifespan="off", log_level="critical", access_log=False, ws="none")
+        config = uvicorn.Config(
+            self.host.app, http=http, lifespan="off", log_level="critical", access_log=False, ws="none"
+        )
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
 
@@ -55,10 +59,78 @@ class Served:
         return f"http://127.0.0.1:{self.port}{path}"
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with Served() as served:
+@pytest.fixture(scope="module", params=["httptools", "h11", DataPlaneProtocol], ids=["asgi", "h11", "protocol"])
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    """Both faces of the data plane: ASGI, and uvicorn's protocol."""
+    with Served(request.param) as served:
         yield served
+
+
+def exchange(served: Served, sent: bytes) -> bytes:
+    """What comes back until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(sent)
+        received = b""
+        while chunk := connection.recv(65536):
+            received += chunk
+        return received
+
+
+BODY = json.dumps({"inputs": [tensor(shape=(1, 3), data=[1, 2, 3])]}).encode()
+
+
+def wide(body: bytes = BODY, version: str = "1.1", *lines: str) -> bytes:
+    head = (f"POST /v2/models/wide/infer HTTP/{version}", "Host: h", "Authorization: Bearer root", *lines)
+    return "\r\n".join((*head, f"Content-Length: {len(body)}", "", "")).encode() + body
+
+
+class TestConnections:
+    def test_pipelined_requests_are_answered_in_order(self, served):
+        bodies = [json.dumps({"id": str(i), "inputs": [tensor(shape=(1, 1), data=[i])]}).encode() for i in range(5)]
+        sent = b"".join(map(wide, bodies[:-1])) + wide(bodies[-1], "1.1", "Connection: close")
+        received = exchange(served, sent)
+        assert received.count(b"HTTP/1.1 200 OK\r\n") == 5
+        assert [received.index(b'"id":"%d"' % i) for i in range(5)] == sorted(
+            received.index(b'"id":"%d"' % i) for i in range(5)
+        )
+        assert received.lower().count(b"connection: close") == 1
+
+    def test_old_clients_get_a_closed_connection(self, served):
+        assert b"[1.0,2.0,3.0]" in exchange(served, wide(BODY, "1.0"))
+
+    def test_a_body_may_wait_for_the_word_to_go_on(self, served):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+            head = wide(BODY, "1.1", "Expect: 100-continue", "Connection: close").removesuffix(BODY)
+            connection.sendall(head)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 100")
+            connection.sendall(BODY)
+            received = b""
+            while chunk := connection.recv(65536):
+                received += chunk
+        assert received.startswith(b"HTTP/1.1 200")
+
+    def test_a_head_has_no_body(self, served):
+        received = exchange(served, b"HEAD /v2/health/live HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        assert received.startswith(b"HTTP/1.1 405")
+        assert received.endswith(b"\r\n\r\n")
+
+    def test_a_refused_body_leaves_a_usable_connection_or_a_closed_one(self, served):
+        received = exchange(served, wide(b"{") + wide(BODY, "1.1", "Connection: close"))
+        assert received.startswith(b"HTTP/1.1 400")
+        assert b"HTTP/1.1 200" in received
+
+    def test_a_large_answer_reaches_a_slow_reader(self, served):
+        x = np.arange(3_000_000, dtype=np.float32)
+        entry = tensor(shape=(1, len(x)), parameters={"binary_data_size": x.nbytes})
+        text = json.dumps({"inputs": [entry], "parameters": {"binary_data_output": True}}).encode()
+        lines = (f"Inference-Header-Content-Length: {len(text)}", "Connection: close")
+        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+            connection.sendall(wide(text + x.tobytes(), "1.1", *lines))
+            received = bytearray()
+            while chunk := connection.recv(1 << 20):
+                received += chunk
+                time.sleep(0.002)
+        assert received.endswith(x.tobytes())
 
 
 class TestTritonClient:

@@ -33,6 +33,7 @@ class Doorkeeper:
         self._cache_s = settings.token_cache_s
         self._throttle = FailureThrottle(settings.auth_failures, 60.0)
         self._known: OrderedDict[bytes, tuple[Grant, float]] = OrderedDict()
+        self._checks: dict[bytes, asyncio.Future[Grant]] = {}
 
     def recall(self, authorization: bytes | None) -> Grant | None:
         """The grant of a token that was checked a moment ago, without waiting."""
@@ -56,11 +57,19 @@ class Doorkeeper:
         if key not in self._known:
             self._throttle.check(address)
         try:
-            grant = await asyncio.to_thread(self._tokens.check, _secret(authorization))
+            return await self._check(key, _secret(authorization))
         except NotAuthenticated:
             self._known.pop(key, None)
             self._throttle.failed(address)
             raise
+
+    async def _check(self, key: bytes, secret: str) -> Grant:
+        """Ask for a token; who asks for the same one meanwhile waits for the same answer."""
+        check = self._checks.get(key)
+        if check is None:
+            check = self._checks[key] = asyncio.ensure_future(asyncio.to_thread(self._tokens.check, secret))
+            check.add_done_callback(lambda _: self._checks.pop(key))
+        grant = await asyncio.shield(check)
         self._remember(key, grant)
         return grant
 

@@ -17,7 +17,7 @@ class DataPlane:
     """
 
     def __init__(self, endpoint: Endpoint, control: ASGIApp) -> None:
-        self._endpoint, self._control = endpoint, control
+        self.endpoint, self._control = endpoint, control
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
@@ -27,7 +27,7 @@ class DataPlane:
         if route is None:
             await self._control(scope, receive, send)
         else:
-            await send_answer(await self._endpoint.answer(route, Exchange(scope, receive)), send)
+            await send_answer(await self.endpoint.answer(route, Exchange(scope, receive)), send)
 
 
 async def send_answer(answer: Answer, send: Send) -> None:

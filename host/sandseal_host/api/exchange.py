@@ -56,10 +56,10 @@ class Exchange:
         """
         length = self.headers.get(b"content-length", b"")
         size = int(length) if length.isdigit() else 0
-        _check_size(size, limit)
+        check_size(size, limit)
         message = await self._next()
         if not message.get("more_body"):
-            _check_size(len(message.get("body", b"")), limit)
+            check_size(len(message.get("body", b"")), limit)
             return memoryview(message.get("body", b""))
         return await self._gather(message, limit, lead)
 
@@ -69,7 +69,7 @@ class Exchange:
             if piece := message.get("body", b""):
                 pieces.append(piece)
                 total += len(piece)
-            _check_size(total, limit)
+            check_size(total, limit)
             if not message.get("more_body"):
                 return _aligned(pieces, total, lead)
             message = await self._next()
@@ -86,7 +86,12 @@ class Exchange:
             pass
 
 
-def _check_size(size: int, limit: int) -> None:
+def check_size(size: int, limit: int) -> None:
+    """Refuse a body of more bytes than the limit.
+
+    Raises:
+        TooLarge: with both numbers.
+    """
     if size > limit:
         raise TooLarge(f"the body has {size} bytes or more, over {limit}", limit=limit, got=size)
 

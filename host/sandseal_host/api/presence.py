@@ -8,7 +8,7 @@ from typing import Any, cast
 from sandseal_host.api.exchange import Exchange
 from sandseal_host.errors import ClientGone
 
-_PATIENCE_S = 0.005  # requests that are answered sooner are not worth a watcher
+_PATIENCE_S = 0.02  # a busy host answers within some milliseconds; a watcher each would cost a tenth of its time
 
 
 class Presence:

@@ -1,11 +1,12 @@
 """Serving an ASGI app with uvicorn: httptools and uvloop where they exist, one line on stdout once it listens."""
 
+import asyncio
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Literal
 
 import uvicorn
 
@@ -41,6 +42,15 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+def _protocol() -> type[asyncio.Protocol] | Literal["h11"]:
+    """The data plane's own protocol where httptools is installed; elsewhere its ASGI face answers."""
+    try:
+        from sandseal_host.api.protocol import DataPlaneProtocol
+    except ModuleNotFoundError:
+        return "h11"
+    return DataPlaneProtocol
+
+
 async def serve(
     app: Callable[..., Awaitable[None]],
     *,
@@ -66,7 +76,7 @@ async def serve(
         host=host,
         port=port,
         root_path=root_path,
-        http="httptools" if sys.implementation.name == "cpython" else "h11",
+        http=_protocol(),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -17,7 +17,7 @@ from sandseal_host.serving.workers import Ran, Workers
 
 # A hand-over costs some 50 us and a fight for the interpreter lock, which gathering and splitting hold wherever they
 # run; the loop may stand still for so long, but not for a millisecond (tests/serving/bench_lane.py).
-INLINE_BELOW_S = 250e-6
+INLINE_BELOW_S = 500e-6  # half of what the loop may be kept from others for
 
 
 @dataclass(frozen=True, slots=True)
