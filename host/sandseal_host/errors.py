@@ -182,7 +182,7 @@ class NotReady(Busy):
 
 
 class RateLimited(Busy):
-    """This caller asks too often, or failed to authenticate too often."""
+    """The caller asks too often, or failed to authenticate too often."""
 
     code = "rate_limited"
     hint = "come back after Retry-After seconds, with a token that this host issued"

@@ -100,13 +100,9 @@ def check_bytes_elements(name: str, view: memoryview, count: int) -> None:
         length = int.from_bytes(view[at : at + 4], "little") if at + 4 <= end else end
         at += 4 + length
         if at > end:
-            raise RequestInvalid(
-                f"tensor {name!r}: BYTES element {i} of {count} reaches beyond the data", tensor=name
-            )
+            raise RequestInvalid(f"tensor {name!r}: BYTES element {i} of {count} reaches beyond the data", tensor=name)
     if at != end:
-        raise RequestInvalid(
-            f"tensor {name!r}: {end - at} bytes after its {count} BYTES elements", tensor=name
-        )
+        raise RequestInvalid(f"tensor {name!r}: {end - at} bytes after its {count} BYTES elements", tensor=name)
 
 
 def pack_bytes(elements: list[bytes]) -> NDArray[np.uint8]:

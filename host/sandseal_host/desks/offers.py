@@ -14,6 +14,7 @@ from sandseal_host.registry.partial import Partial
 from sandseal_host.registry.pending import Pending
 from sandseal_signing.digest import Digest, Readable
 from sandseal_signing.errors import FormatError
+from sandseal_signing.manifest import parse_manifest
 
 Take = Callable[[Accepted | Pending], BundleEntry]
 
@@ -25,14 +26,23 @@ class OfferDesk:
         offers: the open ones.
         vet: looks inside a verified bundle.
         taken: puts what was taken in into service, and shows it.
+        life: of an offer.
     """
 
     def __init__(self, offers: Offers, vet: Vet, taken: Take, life: timedelta) -> None:
         self._offers, self._vet, self._taken, self._life = offers, vet, taken, life
 
     def offer(self, head: bytes, publisher: Grant) -> OfferEntry:
-        """Judge a head."""
+        """Judge a head.
+
+        Raises:
+            ModelUnknown: the publisher's token does not cover the model, so nothing of it will be taken.
+        """
         made = self._offers.make(head, _publisher(publisher))
+        name = parse_manifest(made.head.manifest).name
+        if not publisher.sees(name):
+            self._offers.withdraw(made.id, _publisher(publisher))
+        publisher.need_model(name)
         return OfferEntry(made.id.hex, tuple(map(_entry, made.missing)), made.began + self._life)
 
     def blob(self, offer: str, digest: str, publisher: Grant) -> BlobEntry:

@@ -1,0 +1,1 @@
+"""What the edge asks of the rooms, in the edge's words."""

@@ -1,0 +1,58 @@
+"""The registry's tokens as the edge speaks of them (api.ports.Tokens)."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.ports import TokenEntry
+from sandseal_host.errors import NotAuthenticated
+from sandseal_host.registry.tokens import Scope as Kept
+from sandseal_host.registry.tokens import Token, Tokens
+
+
+class TokenDesk:
+    """Takes what is asked about tokens; called on worker threads.
+
+    Args:
+        tokens: those kept.
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def check(self, secret: str) -> Grant:
+        """What the bearer may do.
+
+        Raises:
+            NotAuthenticated: nobody issued it, it was revoked, or it has expired.
+        """
+        token = self._tokens.check(secret)
+        if token is None:
+            raise NotAuthenticated("this token was never issued, was revoked, or has expired")
+        return Grant(token.name, frozenset(Scope(s) for s in token.scopes), token.tenant, token.models, token.id)
+
+    def issue(self, grant: Grant, expires: datetime | None) -> tuple[TokenEntry, str]:
+        """Make a token; its secret is told this once."""
+        scopes = [Kept(scope) for scope in grant.scopes]
+        issued = self._tokens.issue(grant.name, scopes, tenant=grant.tenant, models=grant.models, expires=expires)
+        return _entry(issued.token), issued.secret
+
+    def entries(self) -> Sequence[TokenEntry]:
+        """Every token."""
+        return [_entry(token) for token in self._tokens.list()]
+
+    def revoke(self, token_id: str) -> bool:
+        """Delete a token; False when there is none of this id."""
+        return self._tokens.revoke(token_id)
+
+
+def _entry(token: Token) -> TokenEntry:
+    return TokenEntry(
+        id=token.id,
+        name=token.name,
+        scopes=tuple(sorted(token.scopes)),
+        tenant=token.tenant,
+        models=token.models,
+        created=token.created,
+        expires=token.expires,
+    )
