@@ -12,12 +12,15 @@ import numpy as np
 from api.offers_double import OffersDouble
 from sandseal_host.api.app import create_app
 from sandseal_host.api.dataplane import DataPlane
-from sandseal_host.api.grant import Grant, Scope
-from sandseal_host.api.ports import BundleEntry, HostState, Signer, TokenEntry
+from sandseal_host.api.grant import Grant
+from sandseal_host.api.ports import BundleEntry, HostState, TokenEntry
 from sandseal_host.api.settings import ApiSettings
-from sandseal_host.api.trust_port import RevocationEntry, Target, Withdrawn
+from sandseal_host.api.trust_port import RevocationEntry, Withdrawn
 from sandseal_host.errors import BundleUnknown, ModelUnknown, NotAuthenticated, NotReady
 from sandseal_host.observe.metrics import HostMetrics
+from sandseal_host.registry.acceptance import Signer
+from sandseal_host.registry.revocations import Target
+from sandseal_host.registry.tokens import Scope
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.tensors import Tensor
 from sandseal_signing.checkpoint import Checkpoint

@@ -9,10 +9,11 @@ from api.test_infer import ask, refused, tensor
 from api.web import Web
 from sandseal_host.api import auth, throttle
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.grant import ANONYMOUS, Grant, Scope
+from sandseal_host.api.grant import ANONYMOUS, Grant
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.throttle import FailureThrottle
 from sandseal_host.errors import ModelUnknown, NotAuthenticated, NotPermitted, RateLimited
+from sandseal_host.registry.tokens import Scope
 
 
 class Clock:

@@ -5,8 +5,9 @@ import pytest
 from api.offers_double import CONTENTS
 from api.test_control import as_
 from api.test_infer import refused
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.errors import VersionStale
+from sandseal_host.registry.tokens import Scope
 from sandseal_signing.digest import Digest
 
 LARGE, SMALL = (Digest.of(content).hex for content in CONTENTS)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.desks.bundles import BundleDesk
 from sandseal_host.desks.offers import OfferDesk
 from sandseal_host.errors import ModelUnknown
@@ -22,6 +22,7 @@ from sandseal_host.registry.policy import PolicyFile
 from sandseal_host.registry.receipts import ReceiptDesk
 from sandseal_host.registry.revocations import Revocations
 from sandseal_host.registry.rotation import open_log
+from sandseal_host.registry.tokens import Scope
 from sandseal_host.registry.trust import Trust
 from sandseal_host.serving.live import LiveModels
 from sandseal_host.settings import Settings

@@ -13,13 +13,14 @@ from starlette.types import Scope as Connection
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.dataplane import send_answer
 from sandseal_host.api.errors import MethodWrong, RouteUnknown
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.metadata import host_version
 from sandseal_host.api.openapi import document_both_planes
 from sandseal_host.api.permit import permit
 from sandseal_host.api.problems import problem
 from sandseal_host.errors import ClientGone, RequestInvalid
 from sandseal_host.observe.metrics import HostMetrics
+from sandseal_host.registry.tokens import Scope
 
 
 def create_control() -> FastAPI:

@@ -6,11 +6,12 @@ from fastapi import FastAPI, Request, Response
 
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.call import check_content_type
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import BundleEntry, Bundles
 from sandseal_host.api.uploads import Uploads
 from sandseal_host.errors import BundleUnknown
+from sandseal_host.registry.tokens import Scope
 
 _SEAL_BODY: dict[str, Any] = {
     "requestBody": {

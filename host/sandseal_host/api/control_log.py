@@ -6,10 +6,11 @@ from fastapi import FastAPI, Query, Response
 from pydantic import BaseModel
 
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.log_port import Log, Receipts
 from sandseal_host.api.permit import permit
 from sandseal_host.errors import NotPermitted, RequestInvalid
+from sandseal_host.registry.tokens import Scope
 from sandseal_signing.merkle import encode_hash
 
 _Number = Annotated[int | None, Query(ge=0)]

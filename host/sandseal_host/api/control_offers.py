@@ -9,12 +9,13 @@ from starlette.concurrency import run_in_threadpool
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.control_bundles import visible_bundle
 from sandseal_host.api.control_signatures import limited_body
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.offer_port import BlobEntry, OfferEntry, Offers
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import BundleEntry, Bundles
 from sandseal_host.api.uploads import Transfers
 from sandseal_host.errors import BundleUnknown, RequestInvalid
+from sandseal_host.registry.tokens import Scope
 
 _MAX_HEAD_BYTES = 33 << 20  # signature files have 32 MiB at most, bundle.json 256 KiB
 _RANGE = re.compile(r"bytes (\d{1,16})-(\d{1,16})/(\d{1,16})\Z")

@@ -6,12 +6,13 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Request
 
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.json_document import load_object
 from sandseal_host.api.metadata import index_entry
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import Lifecycle, Models
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
+from sandseal_host.registry.tokens import Scope
 
 
 def add_repository_routes(control: FastAPI, models: Models, lifecycle: Lifecycle, door: Doorkeeper) -> None:

@@ -7,10 +7,11 @@ from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.control_bundles import visible_bundle
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import BundleEntry, Bundles
 from sandseal_host.errors import TooLarge
+from sandseal_host.registry.tokens import Scope
 from sandseal_signing.envelope import MAX_FILE_BYTES, MEDIA_TYPE
 
 _SIGNATURE_BODY: dict[str, Any] = {

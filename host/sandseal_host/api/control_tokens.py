@@ -9,10 +9,11 @@ from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.errors import RouteUnknown
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import TokenEntry, Tokens
 from sandseal_host.errors import NotPermitted, RequestInvalid
+from sandseal_host.registry.tokens import Scope
 
 
 class TokenRequest(BaseModel):

@@ -9,10 +9,12 @@ from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.control_signatures import limited_body
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
-from sandseal_host.api.trust_port import RevocationEntry, Target, Trust, Withdrawn
+from sandseal_host.api.trust_port import RevocationEntry, Trust, Withdrawn
 from sandseal_host.errors import RequestInvalid
+from sandseal_host.registry.revocations import Target
+from sandseal_host.registry.tokens import Scope
 from sandseal_signing.document import TRUST_TYPE
 from sandseal_signing.envelope import MAX_FILE_BYTES
 

@@ -1,20 +1,10 @@
 """Who may do what: the scopes of a token."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from sandseal_host.errors import ModelUnknown, NotPermitted
-
-
-class Scope(StrEnum):
-    """What a token may be good for."""
-
-    INFER = "infer"
-    PUBLISH = "publish"
-    OPERATE = "operate"
-    TRUST = "trust"
-    AUDIT = "audit"
+from sandseal_host.registry.tokens import Scope
 
 
 @dataclass(frozen=True, slots=True)

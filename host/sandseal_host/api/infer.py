@@ -10,7 +10,7 @@ from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.compression import decompress
 from sandseal_host.api.exchange import Exchange
 from sandseal_host.api.forms import Form, Layout
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.inference import Inference
 from sandseal_host.api.log_port import Receipts
 from sandseal_host.api.ports import Models
@@ -21,6 +21,7 @@ from sandseal_host.api.routes import Route
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.terms import check_nonce
 from sandseal_host.observe.metrics import RequestMetrics
+from sandseal_host.registry.tokens import Scope
 from sandseal_host.serving.request import Request
 
 _INLINE_BYTES = 256 * 1024  # what is larger is parsed and rendered on a thread, so that others get their turns

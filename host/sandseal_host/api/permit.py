@@ -5,7 +5,8 @@ from typing import Any
 from fastapi import Depends, Request
 
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
+from sandseal_host.registry.tokens import Scope
 
 
 def permit(door: Doorkeeper, *scopes: Scope) -> Any:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from sandseal_host.api.grant import Grant
+from sandseal_host.registry.acceptance import Signer
 from sandseal_host.serving.request import Request, Response
 from sandseal_signing.digest import Readable
 from sandseal_signing.manifest import Manifest
@@ -74,15 +75,6 @@ class Models(Protocol):
     def index(self) -> Sequence[ModelEntry]:
         """Every version that is known."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """A key that signed, whose it is, and the SHA-256 of it that a revocation names."""
-
-    key: str
-    holder: str
-    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)

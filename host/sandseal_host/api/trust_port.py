@@ -3,18 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Protocol
 
 from sandseal_host.api.grant import Grant
-
-
-class Target(StrEnum):
-    """What can be revoked: a key by its fingerprint, a bundle by its id, a file by its SHA-256."""
-
-    KEY = "key"
-    BUNDLE = "bundle"
-    BLOB = "blob"
+from sandseal_host.registry.revocations import Target
 
 
 @dataclass(frozen=True, slots=True)

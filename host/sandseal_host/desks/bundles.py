@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sandseal_host.api.grant import Grant
-from sandseal_host.api.ports import BundleEntry, LoggedEntry, Signer
+from sandseal_host.api.ports import BundleEntry, LoggedEntry
 from sandseal_host.desks.push import Push
 from sandseal_host.errors import BundleUnknown
 from sandseal_host.lifecycle.models import ModelKeeper
@@ -106,7 +106,7 @@ class BundleDesk:
             version=accepted.version,
             release=accepted.release,
             state=str(state or "accepted"),
-            signers=tuple(Signer(s.key, s.holder, s.fingerprint) for s in accepted.signers),
+            signers=accepted.signers,
             rule=accepted.rule,
             holders=accepted.holders,
             threshold=accepted.threshold,
@@ -126,7 +126,7 @@ def _pending_entry(pending: Pending) -> BundleEntry:
         version=pending.version,
         release=pending.release,
         state="pending",
-        signers=tuple(Signer(s.key, s.holder, s.fingerprint) for s in pending.signers),
+        signers=pending.signers,
         rule=pending.verdict.rule,
         holders=pending.verdict.holders,
         threshold=pending.verdict.threshold,

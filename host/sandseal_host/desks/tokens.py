@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sandseal_host.api.grant import Grant, Scope
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.ports import TokenEntry
 from sandseal_host.errors import NotAuthenticated
-from sandseal_host.registry.tokens import Scope as Kept
 from sandseal_host.registry.tokens import Token, Tokens
 
 
@@ -29,12 +28,11 @@ class TokenDesk:
         token = self._tokens.check(secret)
         if token is None:
             raise NotAuthenticated("this token was never issued, was revoked, or has expired")
-        return Grant(token.name, frozenset(Scope(s) for s in token.scopes), token.tenant, token.models, token.id)
+        return Grant(token.name, token.scopes, token.tenant, token.models, token.id)
 
     def issue(self, grant: Grant, expires: datetime | None) -> tuple[TokenEntry, str]:
         """Make a token; its secret is told this once."""
-        scopes = [Kept(scope) for scope in grant.scopes]
-        issued = self._tokens.issue(grant.name, scopes, tenant=grant.tenant, models=grant.models, expires=expires)
+        issued = self._tokens.issue(grant.name, grant.scopes, tenant=grant.tenant, models=grant.models, expires=expires)
         return _entry(issued.token), issued.secret
 
     def entries(self) -> Sequence[TokenEntry]:

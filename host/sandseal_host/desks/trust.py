@@ -5,11 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sandseal_host.api.grant import Grant
-from sandseal_host.api.trust_port import RevocationEntry, Target, Withdrawn
+from sandseal_host.api.trust_port import RevocationEntry, Withdrawn
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.registry.registry import Registry
-from sandseal_host.registry.revocations import Revocations
-from sandseal_host.registry.revocations import Target as Kept
+from sandseal_host.registry.revocations import Revocations, Target
 from sandseal_host.registry.standing import Standing
 from sandseal_host.registry.trust import Trust
 from sandseal_signing.digest import Digest
@@ -55,7 +54,7 @@ class TrustDesk:
     def revocations(self) -> Sequence[RevocationEntry]:
         """Every revocation, oldest first."""
         return [
-            RevocationEntry(Target(one.target), one.digest.hex, one.actor, one.reason, one.at)
+            RevocationEntry(one.target, one.digest.hex, one.actor, one.reason, one.at)
             for one in self._revocations.all()
         ]
 
@@ -65,5 +64,5 @@ class TrustDesk:
             wanted = Digest(digest)
         except FormatError as error:
             raise RequestInvalid(error.message, hint=error.hint) from None
-        self._trust.revoke(Kept(target), wanted, operator.name, reason)
+        self._trust.revoke(target, wanted, operator.name, reason)
         return [Withdrawn(standing.id.hex, *standing.key, why) for standing, why in self._enforce()]
