@@ -59,3 +59,5 @@ def test_a_plugin_s_refusal_reaches_the_client_with_its_own_words(client: Client
     with pytest.raises(HostRefused) as refusal:
         client.call(NAME, b"")
     assert refusal.value.status == 400
+    assert refusal.value.code == "input_refused"
+    assert "file-type-pre" in refusal.value.data["plugin"]  # whatever names the host's facts have, `status` among them

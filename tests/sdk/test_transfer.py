@@ -76,7 +76,7 @@ class Host:
 
 
 def refusal(status, code, retry_after=None):
-    return HostRefused(code, status=status, code=code, hint=None, retry_after=retry_after)
+    return HostRefused(code, status=status, code=code, retry_after=retry_after)
 
 
 def push(host, file, patience=QUICK):

@@ -239,7 +239,7 @@ def _refusal(answer: httpx.Response) -> HostRefused:
         body, message, code, hint = {}, answer.text[:200] or answer.reason_phrase, "unknown", None
     wait = answer.headers.get("Retry-After", "")
     seconds = float(wait) if wait.replace(".", "", 1).isdigit() else None
-    return HostRefused(message, status=answer.status_code, code=code, hint=hint, retry_after=seconds, **body)
+    return HostRefused(message, status=answer.status_code, code=code, hint=hint, retry_after=seconds, facts=body)
 
 
 def _encode(array: "NDArray[Any]") -> tuple[str, list[int], bytes]:

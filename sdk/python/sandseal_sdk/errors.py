@@ -14,6 +14,7 @@ SandsealError (sandseal_signing)
     └── HostRefused             whoever the host's own code and hint name
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from sandseal_signing.errors import SandsealError
@@ -89,12 +90,21 @@ class HostRefused(SdkError):
         status: the HTTP status.
         code: the host's stable code.
         retry_after: seconds to wait, when the host says so.
+        facts: what else the host's answer holds, under whatever names; kept as `data`.
     """
 
     def __init__(
-        self, message: str, *, status: int, code: str, hint: str | None, retry_after: float | None, **data: Any
+        self,
+        message: str,
+        *,
+        status: int,
+        code: str,
+        hint: str | None = None,
+        retry_after: float | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(message, hint=hint, **data)
+        super().__init__(message, hint=hint)
+        self.data = dict(facts or {})
         self.status = status
         self.code = code  # type: ignore[misc]  # the host's code, not this class's
         self.retry_after = retry_after

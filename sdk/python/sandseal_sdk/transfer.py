@@ -137,13 +137,7 @@ class OfferPush:
         """How much of a blob the host has."""
         head = self._insistently(lambda: self._send("HEAD", path, accept=(404,)))
         if head.status_code == 404:
-            raise HostRefused(
-                f"the host expects blob {digest} no longer",
-                status=404,
-                code="blob_unknown",
-                hint=None,
-                retry_after=None,
-            )
+            raise HostRefused(f"the host expects blob {digest} no longer", status=404, code="blob_unknown")
         return int(head.headers["Upload-Offset"])
 
     def _insistently(self, ask: Callable[[], _Result]) -> _Result:
