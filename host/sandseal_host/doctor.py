@@ -34,6 +34,7 @@ def examine() -> Iterator[Finding]:
     yield _sandbox()
     yield from _devices()
     yield _fast_loop()
+    yield _confinement()
     yield _memory_trim()
 
 
@@ -75,6 +76,13 @@ def _fast_loop() -> Finding:
     if missing:
         return Finding("fast HTTP", "without", f"{', '.join(missing)} missing: asyncio and h11 serve, slower")
     return Finding("fast HTTP", "yes", "uvloop and httptools")
+
+
+def _confinement() -> Finding:
+    subject = "leases, confined vetting"
+    if sys.platform == "linux":
+        return Finding(subject, "yes", "as far as the kernel grants them; the host's log names what it does not")
+    return Finding(subject, "without", "Linux only: large weights go unwatched, vetting has fewer walls")
 
 
 def _memory_trim() -> Finding:
