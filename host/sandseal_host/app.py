@@ -46,6 +46,7 @@ from sandseal_signing.logentry import Role
 _log = logging.getLogger(__name__)
 
 _WATCH_S = 0.5  # between two looks at the trust file and the clock
+_GC_THRESHOLD = 10_000  # objects; the default of 700 is reached by the requests in flight alone
 _TIDY_S = 60.0  # between two looks for pending bundles whose time is over
 
 
@@ -92,6 +93,7 @@ class Host:
         await self._models.restore()
         gc.collect()
         gc.freeze()  # what the host is made of stays: no later collection needs to look at it
+        gc.set_threshold(_GC_THRESHOLD, 10, 10)
         self._models.state = HostState.READY
 
     def stopping(self) -> None:

@@ -1,5 +1,6 @@
 """One HTTP request under ASGI, as the data plane reads it: headers, body, and whether anybody is still there."""
 
+import asyncio
 from typing import cast
 from urllib.parse import parse_qs
 
@@ -19,12 +20,13 @@ class Exchange:
         receive: ASGI's.
     """
 
-    __slots__ = ("_receive", "headers", "scope")
+    __slots__ = ("_receive", "headers", "scope", "task")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.scope = scope
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self._receive = receive
+        self.task: asyncio.Task[None] | None = None  # that answers it, where the face knows
 
     @property
     def method(self) -> str:

@@ -28,13 +28,16 @@ class DataPlaneProtocol(HttpToolsProtocol):
         if route is None:
             super()._start_asgi_task(cycle, app)
             return
-        task = self.loop.create_task(self._answer(cycle, app, route))
+        exchange = CycleExchange(cycle)
+        exchange.task = task = self.loop.create_task(self._answer(cycle, exchange, app, route))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _answer(self, cycle: RequestResponseCycle, app: DataPlane, route: Route) -> None:
+    async def _answer(
+        self, cycle: RequestResponseCycle, exchange: "CycleExchange", app: DataPlane, route: Route
+    ) -> None:
         try:
-            answer = await app.endpoint.answer(route, CycleExchange(cycle))
+            answer = await app.endpoint.answer(route, exchange)
             if self.flow.write_paused and not cycle.disconnected:
                 await self.flow.drain()
         except BaseException:
