@@ -4,6 +4,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,11 +177,8 @@ def _curl(url: str, manifest: "Manifest", request: Path) -> str:
     inputs = []
     for spec in manifest.inputs:
         shape = [axis if isinstance(axis, int) else 1 for axis in spec.shape]
-        count = 1
-        for size in shape:
-            count *= size
         filler: Any = {"BYTES": "", "BOOL": False}.get(spec.dtype, 0)
-        inputs.append({"name": spec.name, "datatype": spec.dtype, "shape": shape, "data": [filler] * count})
+        inputs.append({"name": spec.name, "datatype": spec.dtype, "shape": shape, "data": [filler] * prod(shape)})
     body = json.dumps({"inputs": inputs})
     if any(len(tensor["data"]) > _INLINE_ELEMENTS for tensor in inputs):
         request.write_text(body, encoding="utf-8")

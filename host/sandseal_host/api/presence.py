@@ -52,7 +52,7 @@ class Wait:
         self._presence, self._exchange, self.since = presence, exchange, since
         self._gone = False
         self._watcher: asyncio.Task[None] | None = None
-        self._task: asyncio.Task[Any] | None = exchange.task or asyncio.current_task()
+        self._task = cast("asyncio.Task[Any]", exchange.task or asyncio.current_task())
 
     def __enter__(self) -> None:
         self._presence.waiting.add(self)
@@ -64,7 +64,7 @@ class Wait:
         if self._watcher is not None:
             self._watcher.cancel()
         if self._gone and isinstance(error, asyncio.CancelledError):
-            cast("asyncio.Task[Any]", self._task).uncancel()
+            self._task.uncancel()
             raise ClientGone("the client closed the connection before its answer") from None
 
     def watch(self) -> None:
@@ -75,4 +75,4 @@ class Wait:
     async def _watch(self) -> None:
         await self._exchange.wait_disconnected()
         self._gone = True
-        cast("asyncio.Task[Any]", self._task).cancel()
+        self._task.cancel()

@@ -82,8 +82,7 @@ def _axis(tensor: str, index: int, dim: Any) -> int | str:
     """A fixed size, or a name that is an identifier; `batch` is kept for rows on axis 0."""
     if dim.HasField("dim_value"):
         return int(dim.dim_value)
-    name = re.sub(r"\W", "_", dim.dim_param, flags=re.ASCII) or f"{tensor}_{index}"
-    name = re.sub(r"\W", "_", name, flags=re.ASCII)
+    name = re.sub(r"\W", "_", dim.dim_param or f"{tensor}_{index}", flags=re.ASCII)
     if not name.isidentifier() or (name == "batch" and index):
         name = f"axis_{name}"
     return name
