@@ -10,6 +10,7 @@ Inside, each module imports only from those before it:
     pack, unpack, oms                           making one, opening one up; taking in what others signed
     merkle, note, checkpoint, logproof          a log's tree, its signed states, the proofs
     logentry, receipt, auditor                  what happened, what one request met; who checks it
+    document, permit                            what holders sign besides bundles: policies, downgrade permits
 """
 
 from importlib import import_module

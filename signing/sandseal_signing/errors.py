@@ -10,6 +10,7 @@ SandsealError                     root of every package's tree
     │   ├── StatementInvalid
     │   ├── ManifestInvalid
     │   ├── NameInvalid
+    │   ├── PermitInvalid
     │   ├── SealInvalid
     │   ├── SealTruncated
     │   └── LimitExceeded
@@ -125,6 +126,13 @@ class NameInvalid(FormatError):
 
     code = "name_invalid"
     hint = "rename the file or move it out of the bundle; signing/README.md lists the rules under Names"
+
+
+class PermitInvalid(FormatError):
+    """The publisher: a downgrade permit does not follow schema sandseal.permit/1."""
+
+    code = "permit_invalid"
+    hint = "make it with `sandseal trust permit`"
 
 
 class SealInvalid(FormatError):

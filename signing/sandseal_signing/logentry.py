@@ -222,6 +222,11 @@ def read_time(node: Node, name: str) -> datetime:
         node.fail(name, f"{text!r} is not a time that exists")
 
 
+def read_digest(node: Node, name: str) -> Digest:
+    """The digest that stands as member `name`."""
+    return Digest(node.text(name, valid=is_hex_digest, rule="64 lower-case hex digits"))
+
+
 def _subject(node: Node, kind: Kind) -> Subject:
     names = frozenset(node.rest())
     if names not in _SUBJECTS[kind]:
@@ -261,10 +266,6 @@ def _is_fit(text: str) -> bool:
     return bool(text) and sentence(text) == text
 
 
-def _digest(node: Node, name: str) -> Digest:
-    return Digest(node.text(name, valid=is_hex_digest, rule="64 lower-case hex digits"))
-
-
 def _digests(node: Node, name: str) -> tuple[Digest, ...]:
     return tuple(map(Digest, node.texts(name, valid=is_hex_digest, rule="digests of 64 lower-case hex digits")))
 
@@ -278,13 +279,13 @@ def _public_key(node: Node, name: str) -> PublicKey:
 
 
 _READ: dict[str, Callable[[Node, str], Any]] = {
-    "bundle": _digest,
+    "bundle": read_digest,
     "name": lambda node, name: node.text(name, valid=is_model_name, rule=MODEL_NAME_RULE),
     "version": lambda node, name: node.integer(name, low=1),
-    "key": _digest,
-    "blob": _digest,
+    "key": read_digest,
+    "blob": read_digest,
     "serial": lambda node, name: node.integer(name, low=1),
-    "policy": _digest,
+    "policy": read_digest,
     "role": lambda node, name: Role(node.text(name, valid=[*Role].__contains__, rule="log or receipt")),
     "old": _public_key,
     "new": _public_key,
@@ -294,7 +295,7 @@ _READ: dict[str, Callable[[Node, str], Any]] = {
     "threshold": lambda node, name: node.integer(name, low=1),
     "holders": _texts,
     "keys": _digests,
-    "permit": _digest,
+    "permit": read_digest,
     "device": _text,
 }
 

@@ -82,6 +82,7 @@ class StageSpec:
 
     `inputs` and `outputs` are both resolved: a pre stage's outputs are the model's inputs, a post stage's inputs
     the model's outputs. `config` is JSON text without spaces, its members sorted, handed to the guest as it stands.
+    `on_failure` is `refuse`, or `passthrough` for a stage that a request can do without.
     """
 
     plugin: str
@@ -94,6 +95,12 @@ class StageSpec:
     config: bytes = b"{}"
     on_failure: str = "refuse"
     mode: str = "request"
+
+    @property
+    def passable(self) -> bool:
+        """Whether its inputs can stand in for its outputs: as many, of the same data types and shapes."""
+        taken, given = ([(t.dtype, t.shape) for t in side] for side in (self.inputs, self.outputs))
+        return taken == given
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +282,8 @@ def read_stage(
         mode=_choice(node, "mode", ("request", "stream")),
     )
     node.close()
-    reserved += [node.at("on_failure")] * (stage.on_failure != "refuse")
+    if stage.on_failure == "passthrough" and not stage.passable:
+        node.fail("on_failure", "can be 'passthrough' only where outputs have the data types and shapes of the inputs")
     reserved += [node.at("mode")] * (stage.mode != "request")
     return stage
 

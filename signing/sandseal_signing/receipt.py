@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sandseal_signing.checkpoint import Checkpoint
-from sandseal_signing.digest import Digest, is_hex_digest
+from sandseal_signing.digest import Digest
 from sandseal_signing.envelope import Envelope, pae
 from sandseal_signing.errors import FormatError, ReceiptInvalid
 from sandseal_signing.keys import PrivateKey, PublicKey
-from sandseal_signing.logentry import read_time, render_time
+from sandseal_signing.logentry import read_digest, read_time, render_time
 from sandseal_signing.merkle import TreeHead
 from sandseal_signing.schema import Node, canonical_json, parse_json
 
@@ -118,10 +118,10 @@ def _parse(payload: bytes) -> Receipt:
     root = Node(parse_json(payload, "receipt"), "", ReceiptInvalid)
     root.text("schema", valid=SCHEMA.__eq__, rule=repr(SCHEMA))
     receipt = Receipt(
-        bundle=_digest(root, "bundle"),
+        bundle=read_digest(root, "bundle"),
         plugins=_plugins(root.child("plugins")),
-        request=_digest(root, "request"),
-        response=_digest(root, "response"),
+        request=read_digest(root, "request"),
+        response=read_digest(root, "response"),
         time=read_time(root, "time"),
         service_class=root.text("class", valid=_NAME.match, rule="the name of a class"),
         nonce=root.text("nonce", valid=is_nonce, rule="at most 128 visible ASCII characters"),
@@ -136,15 +136,11 @@ def _plugins(node: Node) -> Mapping[str, Digest]:
     for stage in stages:
         if not _NAME.match(stage):
             node.fail(stage, "is not the name of a stage")
-    return {stage: _digest(node, stage) for stage in stages}
+    return {stage: read_digest(node, stage) for stage in stages}
 
 
 def _log(node: Node) -> Checkpoint:
-    head = TreeHead(node.integer("size"), bytes.fromhex(_digest(node, "root").hex))
+    head = TreeHead(node.integer("size"), bytes.fromhex(read_digest(node, "root").hex))
     checkpoint = Checkpoint(node.text("origin"), head)
     node.close()
     return checkpoint
-
-
-def _digest(node: Node, name: str) -> Digest:
-    return Digest(node.text(name, valid=is_hex_digest, rule="64 lower-case hex digits"))

@@ -76,16 +76,20 @@ class Moment:
         now: the time that expiry is judged at, with zone.
         newest: the highest version accepted under this name so far; None at a load, where any accepted one may run.
         accepted_at: when the bundle was accepted, at a load; a key that expired since then still counts.
+        permit: id of a downgrade permit for this bundle, which stands in for a higher version; checked by the caller.
     """
 
     now: datetime
     newest: int | None = None
     accepted_at: datetime | None = None
+    permit: Digest | None = None
 
     @classmethod
-    def current(cls, newest: int | None = None, accepted_at: datetime | None = None) -> "Moment":
+    def current(
+        cls, newest: int | None = None, accepted_at: datetime | None = None, permit: Digest | None = None
+    ) -> "Moment":
         """The present moment by this machine's clock."""
-        return cls(datetime.now(UTC), newest, accepted_at)
+        return cls(datetime.now(UTC), newest, accepted_at, permit)
 
     @property
     def acceptance(self) -> datetime:
@@ -141,7 +145,9 @@ def _in_time(manifest: Manifest, moment: Moment) -> Iterator[Reason]:
     if manifest.expires and moment.now >= manifest.expires:
         yield Reason("validity", False, f"the bundle expired at {_utc(manifest.expires)}")
     if moment.newest is not None and manifest.version <= moment.newest:
-        yield Reason("version", False, f"version {manifest.version} is not above {moment.newest}, accepted before")
+        below = f"version {manifest.version} is not above {moment.newest}, accepted before"
+        permitted = f", which permit {moment.permit} allows" if moment.permit else ""
+        yield Reason("version", moment.permit is not None, below + permitted)
 
 
 def _granted(statement: Statement, manifest: Manifest, rule: Rule) -> Iterator[Reason]:

@@ -14,7 +14,7 @@ pytestmark = [
 
 TRY = """
 import json, os, resource, socket, subprocess, sys, threading
-from sandseal_host.vetting.confinement import confine
+from sandseal_host.confinement import confine
 
 def tried(what):
     try:
@@ -41,6 +41,8 @@ found = {
     "run a program": tried(lambda: subprocess.run([sys.executable, "-c", ""])),
     "connect": tried(lambda: socket.create_connection(("127.0.0.1", given["port"]), 5)),
     "signal the parent": tried(lambda: os.kill(os.getppid(), 0)),
+    "open a socket": tried(socket.socket),
+    "fork": tried(os.fork),
     "read the parent's environment": tried(lambda: open(f"/proc/{os.getppid()}/environ").read()),
     "take memory": tried(lambda: len(bytearray(400 << 20))),
     "open many files": tried(lambda: [os.dup(0) for _ in range(100)]),
@@ -55,7 +57,9 @@ NEEDS = {
     "read another file": "closed files (Landlock)",
     "write a file": "closed files (Landlock)",
     "delete a file": "closed files (Landlock)",
-    "run a program": "closed files (Landlock)",
+    "run a program": "refused system calls (seccomp)",
+    "open a socket": "refused system calls (seccomp)",
+    "fork": "refused system calls (seccomp)",
     "signal the parent": "closed files (Landlock)",
     "connect": "a network of its own",
     "read the parent's environment": "a user namespace of its own",

@@ -2,13 +2,14 @@
 
 import asyncio
 import io
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from sandseal_host.api.grant import Grant
 from sandseal_host.desks.bundles import BundleDesk
 from sandseal_host.desks.offers import OfferDesk
+from sandseal_host.desks.trust import TrustDesk
 from sandseal_host.errors import ModelUnknown
 from sandseal_host.lifecycle.models import ModelKeeper
 from sandseal_host.lifecycle.notes import Notes
@@ -20,15 +21,19 @@ from sandseal_host.registry.offer_limits import OfferLimits
 from sandseal_host.registry.offers import Offers
 from sandseal_host.registry.policy import PolicyFile
 from sandseal_host.registry.receipts import ReceiptDesk
-from sandseal_host.registry.revocations import Revocations
+from sandseal_host.registry.registry import Registry
+from sandseal_host.registry.revocations import Revocations, Target
 from sandseal_host.registry.rotation import open_log
 from sandseal_host.registry.tokens import Scope
 from sandseal_host.registry.trust import Trust
 from sandseal_host.serving.live import LiveModels
 from sandseal_host.settings import Settings
+from sandseal_signing.digest import Digest
+from sandseal_signing.document import Document
 from sandseal_signing.errors import DigestMismatch, SealInvalid
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.logentry import Role
+from sandseal_signing.permit import PERMIT_TYPE, Permit
 from support.bundles import archive, members, seal, trust, trust_text
 from support.data_folder import DataFolder
 
@@ -54,9 +59,11 @@ class Scene:
         self.data = data = DataFolder(folder, trust(BOTH, *rules))
         keyring, live, settings = Keyring(folder / "keys"), LiveModels(), Settings(data=folder)
         log = open_log(data.catalog, keyring)
-        policy, notes = Trust(PolicyFile(file), Revocations(data.catalog, log), log), Notes(log)
+        revocations, notes = Revocations(data.catalog, log), Notes(log)
+        policy = Trust(PolicyFile(file), revocations, log)
+        data.registry = Registry(data.store, data.catalog, policy.current)
         self.loader = Loader(settings)
-        keeper = ModelKeeper(
+        self.keeper = keeper = ModelKeeper(
             registry=data.registry,
             loader=self.loader,
             live=live,
@@ -65,10 +72,11 @@ class Scene:
             notes=notes,
             settings=settings,
         )
+        self.trust = TrustDesk(policy, revocations, data.registry, keeper.enforce)
         views = LoadViews(data.store, folder / "loads", bytes_limit=1 << 20)
         self.bundles = BundleDesk(data.registry, keeper, vet, log, views)
         self.folder = folder / "blobs" / "offers"
-        offers = Offers(data.registry, data.store, lambda: data.policy, self.folder, OfferLimits(reserve=0))
+        offers = Offers(data.registry, data.store, policy.current, self.folder, OfferLimits(reserve=0))
         self.offers = OfferDesk(offers, vet, self.bundles.taken_in, timedelta(hours=1))
 
     def push(self, sealed: bytes, models: str):
@@ -164,3 +172,33 @@ def test_a_bundle_is_found_by_its_id(play):
         assert scene.bundles.entries() == []
 
     play(test, TWO)
+
+
+@pytest.mark.parametrize("target", [Target.KEY, Target.BUNDLE])
+def test_what_waits_for_nothing_any_more_shows_it_at_once(play, target):
+    def test(scene):
+        waiting = scene.push(seal([ALICE], "acme.x"), "acme.*")
+        assert [(entry.state, entry.reason) for entry in scene.keeper.index()] == [("pending", waiting.detail)]
+        digest = {Target.KEY: ALICE.public.fingerprint, Target.BUNDLE: waiting.id}[target]
+        scene.trust.revoke(target, digest, "stolen", token("*"))
+        (entry,), (shown,) = scene.bundles.entries(), scene.keeper.index()
+        assert entry == scene.bundles.entry(waiting.id)
+        assert (entry.state, shown.state) == ("revoked", "revoked")
+        assert entry.detail == shown.reason
+        assert "is revoked" in entry.detail
+        assert scene.trust.explain_bundle(waiting.id)["holds"] is False
+
+    play(test, TWO)
+
+
+def test_a_hidden_model_gets_no_permit(play):
+    def test(scene):
+        last = scene.data.registry.accept(io.BytesIO(seal([ALICE], "acme.x", 7)), vet)
+        permit = Permit("acme.x", last.id, Digest("b" * 64), datetime.now(UTC) + timedelta(1), "n" * 16)
+        envelope = Document(permit.render(), PERMIT_TYPE).sign([ALICE]).render()
+        with pytest.raises(ModelUnknown):
+            scene.trust.permit(envelope, token("other.*"))
+        assert scene.trust.permits() == []
+        assert [scene.trust.permit(envelope, token("acme.*"))] == scene.trust.permits()
+
+    play(test)

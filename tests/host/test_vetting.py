@@ -27,7 +27,7 @@ from sandseal_host.errors import (
     ShuttingDown,
 )
 from sandseal_host.settings import Settings
-from sandseal_host.vetting.vetter import Vetting
+from sandseal_host.vetting.vetter import Vetting, VettingStatistics
 from sandseal_signing.bundle import Bundle
 from sandseal_signing.errors import SandsealError
 from support.hostile_models import bundle, crashing, described, doubling, endless, hollow, swelling
@@ -212,6 +212,35 @@ def test_the_child_inherits_no_secret_and_no_descriptor(tmp_path, monkeypatch):
     assert not [name for name in environment if name.startswith("SANDSEAL_")]
     assert set(descriptors) <= {"0", "1", "2", "3"}  # the last is the listing itself
     assert own_session
+
+
+def test_few_are_vetted_at_once_and_the_others_wait_their_turn():
+    room = vetting(vettings=1, vet_time_s=3)
+    with ThreadPoolExecutor(3) as pool:
+        slow = pool.submit(room.vet, bundle(endless()))
+        while room.statistics().running == 0:
+            time.sleep(0.01)
+        others = [pool.submit(room.vet, bundle(mlp())) for _ in range(2)]
+        while room.statistics().waiting < 2:
+            time.sleep(0.01)
+        assert room.statistics() == VettingStatistics(running=1, waiting=2)
+        with pytest.raises(ModelInvalid):
+            slow.result(30)
+        for other in others:  # the time that they waited is not their own
+            other.result(30)
+    assert room.statistics() == VettingStatistics(0, 0)
+
+
+def test_closing_ends_the_wait():
+    room = vetting(vettings=1)
+    with ThreadPoolExecutor(2) as pool:
+        vetted = [pool.submit(room.vet, bundle(endless())) for _ in range(2)]
+        while room.statistics().waiting == 0:
+            time.sleep(0.01)
+        room.close()
+        for one in vetted:
+            with pytest.raises(ShuttingDown):
+                one.result(10)
 
 
 def test_closing_ends_what_runs():

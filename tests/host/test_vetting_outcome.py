@@ -8,8 +8,9 @@ import pytest
 
 import sandseal_host.errors as host_errors
 import sandseal_signing.errors as signing_errors
+from sandseal_host.error_members import error_members, rebuilt_error
 from sandseal_host.errors import ModelInvalid, SettingsInvalid, VersionStale
-from sandseal_host.vetting.handover import Order, Step, error_members, handed_over, rebuilt_error, take_over
+from sandseal_host.vetting.handover import Order, Step, handed_over, take_over
 from sandseal_host.vetting.outcome import Ending, Report
 from sandseal_signing.errors import SandsealError
 

@@ -1,5 +1,6 @@
 """The catalog's database: its schema is what the migrations make, and what it cannot do it says."""
 
+import io
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,6 +14,7 @@ from sandseal_host.registry import database
 from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.database import Database
 from sandseal_host.registry.tables import NameRow, Row
+from support.bundles import seal
 
 
 @pytest.fixture
@@ -125,3 +127,21 @@ def test_a_url_is_never_shown_with_its_password():
     with pytest.raises(StoreError) as refused:
         Database("nosuch://sandseal:hunter2@host/db")
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_catalog_from_before_permits_learns_what_was_accepted_last(data, alice):
+    for version in (1, 2):
+        last = data.registry.accept(io.BytesIO(seal([alice], version=version)), lambda _: None)
+    data.stop()
+    with sqlite3.connect(data.folder / "catalog.sqlite") as connection:
+        connection.execute("ALTER TABLE names DROP COLUMN bundle")
+        connection.execute("DROP TABLE permits")
+        for column in ("ceiling", "requests_s", "rows_s"):
+            connection.execute(f"ALTER TABLE tokens DROP COLUMN {column}")
+        connection.execute("UPDATE alembic_version SET version_num = '0004'")
+    connection.close()
+    data.start()
+    assert all(token.ceiling == "realtime" and not token.rate for token in Tokens(data.catalog).list())
+    assert data.registry.find("acme.tiny") == last
+    with data.catalog.database.reading() as session:
+        assert session.get_one(NameRow, "acme.tiny").bundle == last.id.hex

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from sandseal_host.errors import BundleUnknown, ModelInvalid, QuotaExceeded, VersionStale
+from sandseal_host.registry import pending as pending_room
 from sandseal_host.registry.acceptance import Accepted
 from sandseal_host.registry.pending import Pending
 from sandseal_host.registry.registry import Registry
@@ -152,6 +153,16 @@ def test_each_publisher_has_a_quota_and_what_is_over_it_is_not_even_read(two, al
     push(two, seal([alice], version=2), never, publisher="another")
 
 
+def test_a_publisher_has_few_of_them_however_small(two, alice, monkeypatch):
+    monkeypatch.setattr(pending_room, "MAX_PENDING", 2)
+    for version in (1, 2):
+        push(two, seal([alice], version=version), never)
+    with pytest.raises(QuotaExceeded, match="'ci' has 2 bundles"):
+        push(two, seal([alice], version=3), never)
+    push(two, seal([alice], version=2), never)
+    push(two, seal([alice], version=3), never, publisher="another")
+
+
 def test_the_journal_is_told(two, alice, bob):
     journal = JournalDouble()
     two.registry = Registry(two.store, two.catalog, lambda: two.policy, journal)
@@ -162,6 +173,42 @@ def test_the_journal_is_told(two, alice, bob):
         push(two, seal([PrivateKey.generate()]))
     assert journal.kinds() == [Kind.PENDING, Kind.ACCEPT, Kind.REJECT]
     assert journal.entries[0][3].holders == ("alice@acme",)
+
+
+def test_what_waits_shows_what_the_policy_says_now(two, alice, bob):
+    archive = seal([alice])
+    pending = push(two, archive, never)
+    keys, wants_both = {"alice": alice, "bob": bob}, {"threshold": 2}
+
+    def now(policy) -> Pending:
+        two.policy = policy
+        (shown,) = two.registry.pending()
+        assert two.registry.waiting(pending.id) == shown
+        assert two.registry.judge(pending.id) == shown.verdict
+        return shown
+
+    assert not now(two.policy).refused
+    for revoked, why in (
+        (f'keys = ["{alice.public.fingerprint}"]', "key 'alice' of alice@acme is revoked"),
+        (f'bundles = ["{pending.id}"]', f"bundle {pending.id} is revoked"),
+    ):
+        shown = now(trust(keys, wants_both, tail=f"[revoked]\n{revoked}\n"))
+        assert why in shown.detail
+        assert shown.refused
+    stranger = now(trust({"bob": bob, "carol": PrivateKey.generate()}, wants_both))
+    assert "no signature is by" in stranger.detail
+    assert stranger.refused
+    assert "no rule covers" in now(trust(keys, {"models": ["other"]})).detail
+    assert "again" in now(trust(keys)).detail  # one holder is enough now
+    assert now(trust(keys, wants_both)) == pending
+
+
+def test_what_waits_is_overtaken_by_a_newer_version(two, alice, bob):
+    push(two, seal([alice]), never)
+    push(two, seal([alice, bob], version=2))
+    (shown,) = two.registry.pending()
+    assert shown.refused
+    assert shown.detail.startswith("version 1 is not above 2")
 
 
 # --- signatures on what is accepted already ---

@@ -53,6 +53,13 @@ def test_a_receipt_says_what_a_request_met(bundle, log, key):
         verify_receipt(line, log.verifier.public)
 
 
+def test_a_stage_that_was_skipped_is_not_named(bundle, log, key):
+    desk = ReceiptDesk(log, key)
+    desk.know(bundle)
+    line = desk.write(bundle.id.hex, b"", b"", service_class="standard", nonce="", skipped=("pre",))
+    assert verify_receipt(line, desk.public).plugins == {}
+
+
 def test_each_names_the_log_as_it_is_then(bundle, log, key):
     desk = ReceiptDesk(log, key)
     desk.know(bundle)

@@ -55,6 +55,7 @@ def test_the_layers_hold() -> None:
         *("manifest", "keys", "envelope", "statement", "trust", "verdict"),
         *("seal", "folder", "bundle", "pack", "unpack", "oms"),
         *("merkle", "note", "checkpoint", "logproof", "logentry", "receipt", "auditor"),
+        *("document", "permit"),
     ]
     drawn = [word for line in (sandseal_signing.__doc__ or "").splitlines()[4:] for word in line[4:44].split(", ")]
     assert [word.strip() for word in drawn if word.strip()] == order

@@ -61,7 +61,7 @@ def test_the_released_schema_1_stays_readable() -> None:
     assert read.pre.imports == ("log", "now", "random", "asset")
     assert read.pre.config == '{"mean":0.485,"nested":{"a":"\u00e4\U0001f600","b":null},"std":[0.25,1e-07]}'.encode()
     assert read.post is not None
-    assert (read.post.on_failure, read.post.mode) == ("passthrough", "stream")
+    assert (read.post.on_failure, read.post.mode) == ("refuse", "stream")
     assert read.post.assets == ("assets/labels.txt",)
     assert read.stages == (read.pre, read.post)
     assert [tensor.name for tensor in read.inputs] == ["image"]
@@ -82,7 +82,6 @@ def test_the_released_schema_1_stays_readable() -> None:
         "model.state",
         "model.queue",
         "model.cache",
-        "post.on_failure",
         "post.mode",
     }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandseal_signing import bundle, envelope, errors, manifest, schema, statement, trust
+from sandseal_signing import bundle, envelope, errors, manifest, permit, schema, statement, trust
 from sandseal_signing.trust import TrustPolicy
 from support.bundles import trust_text
 from support.keys import ed25519_key
@@ -61,6 +61,7 @@ def test_the_limits_shown_are_the_limits() -> None:
     assert f"default {trust.MaxLimits().total_mib:,}" in limits
     assert f"{schema.MAX_DEPTH} levels" in limits
     assert f"| a trust policy | {trust.MAX_BYTES >> 20} MiB" in limits
+    assert f"| a permit | {permit.MAX_BYTES >> 10} KiB" in limits
 
 
 def test_every_code_shown_exists_and_every_member_of_the_manifest_is_shown() -> None:

@@ -52,13 +52,13 @@ def running_host(
     """Serve with this trust file and data folder; terminated, and waited for, at the end.
 
     Args:
-        settings: SANDSEAL_* variables.
+        settings: SANDSEAL_* variables; one sandbox worker is enough by default.
         pin: what to put before the command, such as `taskset -c 0`.
     """
     command = [*pin, sys.executable, "-m", "sandseal_sdk", "serve", "--port", "0"]
     command += ["--trust", str(trust), "--data", str(data)]
     log = data.with_name(data.name + ".log")
-    environment = {**os.environ, **(settings or {})}
+    environment = {"SANDSEAL_PLUGIN_WORKERS": "1", **os.environ, **(settings or {})}
     with (
         log.open("ab") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment) as process,

@@ -285,6 +285,15 @@ ONLY_THE_READER_REFUSES: dict[str, Change] = {
     "a day that does not exist": _set("expires", "2027-02-29T00:00:00Z"),
     "an hour that does not exist": _set("expires", "2027-01-01T25:00:00Z"),
     "a time that does not exist in UTC": _set("expires", "9999-12-31T23:59:59-14:00"),
+    "a stage passed over whose tensors differ in a shape": lambda document: document["pre"].update(
+        on_failure="passthrough", inputs=[TENSOR | {"shape": ["batch", 5]}]
+    ),
+    "a stage passed over whose tensors differ in the data type": lambda document: document["post"].update(
+        on_failure="passthrough", outputs=[TENSOR | {"dtype": "FP64"}]
+    ),
+    "a stage passed over that gives more than it takes": lambda document: document["post"].update(
+        on_failure="passthrough", outputs=[TENSOR, TENSOR | {"name": "more"}]
+    ),
     "an end before its beginning": lambda document: document.update(
         not_before="2027-01-01T00:00:00Z", expires="2027-01-01T00:00:00Z"
     ),

@@ -71,6 +71,54 @@ def wide_mlp() -> OnnxModel:
     return mlp((768, 3072, 3072, 3072, 768))
 
 
+@cache
+def conv_net(size: int = 96) -> OnnxModel:
+    """x FP32 [batch, 3, size, size] -> y FP32 [batch, 64]: three convolutions, so a run costs what its rows cost."""
+    rng, nodes, weights, last = np.random.default_rng(0), [], [], "x"
+    for i, (a, b) in enumerate(itertools.pairwise((3, 32, 64, 64))):
+        weights.append(
+            numpy_helper.from_array(rng.standard_normal((b, a, 3, 3), np.float32) / np.float32(3 * a), f"k{i}")
+        )
+        nodes.append(helper.make_node("Conv", [last, f"k{i}"], [f"c{i}"], pads=[1] * 4, strides=[1 + (i < 2)] * 2))
+        nodes.append(helper.make_node("Relu", [f"c{i}"], [f"r{i}"]))
+        last = f"r{i}"
+    nodes += [helper.make_node("GlobalAveragePool", [last], ["p"]), helper.make_node("Flatten", ["p"], ["y"])]
+    io = ("batch", 3, size, size), ("batch", 64)
+    return build(nodes, [("x", DataType.FP32, io[0])], [("y", DataType.FP32, io[1])], weights)
+
+
+@cache
+def encoder(layers: int = 4, width: int = 384, tokens: int = 16) -> OnnxModel:
+    """x INT64 [batch, tokens] -> y FP32 [batch, width]: a small text encoder with attention, averaged over tokens."""
+    rng, weights, last = np.random.default_rng(0), [], "e"
+    sizes = {
+        "q": (width, width),
+        "k": (width, width),
+        "v": (width, width),
+        "u": (width, 4 * width),
+        "d": (4 * width, width),
+    }
+    nodes = [helper.make_node("Gather", ["table", "x"], ["e"])]
+    weights.append(numpy_helper.from_array(rng.standard_normal((4096, width), np.float32), "table"))
+    for i in range(layers):
+        for name, shape in sizes.items():
+            weights.append(
+                numpy_helper.from_array(rng.standard_normal(shape, np.float32) / np.float32(width), f"{name}{i}")
+            )
+        chain = (
+            ("MatMul", [last, f"q{i}"], "Q"), ("MatMul", [last, f"k{i}"], "K"), ("MatMul", [last, f"v{i}"], "V"),
+            ("Transpose", [f"K{i}"], "T"), ("MatMul", [f"Q{i}", f"T{i}"], "S"), ("Softmax", [f"S{i}"], "A"),
+            ("MatMul", [f"A{i}", f"V{i}"], "O"), ("Add", [f"O{i}", last], "R"), ("MatMul", [f"R{i}", f"u{i}"], "U"),
+            ("Relu", [f"U{i}"], "G"), ("MatMul", [f"G{i}", f"d{i}"], "D"), ("Add", [f"D{i}", f"R{i}"], "E"),
+        )  # fmt: skip
+        for kind, inputs, output in chain:
+            more = {"perm": [0, 2, 1]} if kind == "Transpose" else {}
+            nodes.append(helper.make_node(kind, inputs, [f"{output}{i}"], **more))
+        last = f"E{i}"
+    nodes.append(helper.make_node("ReduceMean", [last], ["y"], axes=[1], keepdims=0))
+    return build(nodes, [("x", DataType.INT64, ("batch", tokens))], [("y", DataType.FP32, ("batch", width))], weights)
+
+
 def identity(dtype: DataType = DataType.FP32, shape: Axes = ("batch", "width"), *, max_rows: int = 32) -> OnnxModel:
     """x -> y, unchanged."""
     node = helper.make_node("Identity", ["x"], ["y"])
@@ -103,6 +151,25 @@ def nonzero() -> OnnxModel:
     return build([node], [("x", DataType.FP32, ("n",))], [("where", DataType.INT64, (1, "k"))], max_rows=1)
 
 
+def looping() -> OnnxModel:
+    """rounds INT64 [batch, 1] -> turns INT64 [batch, 1]: goes as often through a loop as the largest input says."""
+    turn, yes = TensorProto.INT64, TensorProto.BOOL
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Add", ["before", "one"], ["after"])],
+        "body",
+        [_scalar("i", turn), _scalar("go", yes), helper.make_tensor_value_info("before", turn, ["batch", 1])],
+        [_scalar("on", yes), helper.make_tensor_value_info("after", turn, ["batch", 1])],
+    )
+    nodes = [
+        helper.make_node("ReduceMax", ["rounds"], ["most"], keepdims=0),
+        helper.make_node("Mul", ["rounds", "zero"], ["none"]),
+        helper.make_node("Loop", ["most", "", "none"], ["turns"], body=body),
+    ]
+    weights = [numpy_helper.from_array(np.array(value, np.int64), name) for name, value in (("one", 1), ("zero", 0))]
+    row = ("batch", 1)
+    return build(nodes, [("rounds", DataType.INT64, row)], [("turns", DataType.INT64, row)], weights)
+
+
 def losing() -> OnnxModel:
     """x FP32 [batch, 4] -> y FP32 [1, 4], which graph and spec call [batch, 4]: only the first row comes out."""
     node = helper.make_node("Compress", ["x", "first"], ["y"], axis=0)
@@ -126,6 +193,10 @@ def outside(file: str = "model.onnx", location: str = "model.onnx.data", offset:
 
 def _info(name: str, dtype: DataType, shape: Axes):
     return helper.make_tensor_value_info(name, KINDS[dtype].onnx, list(shape))
+
+
+def _scalar(name: str, kind: int):
+    return helper.make_tensor_value_info(name, kind, [])
 
 
 def picky_from_one(entries: int = 8) -> OnnxModel:

@@ -3,10 +3,12 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from sandseal_host.errors import ModelFailed
+from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.serving.lane import Lane
 from sandseal_host.serving.model import Model, ModelParts, ModelState
 from sandseal_host.serving.request import STANDARD, Request, ServiceClass
@@ -72,6 +74,13 @@ class Queue:
         return [ticket.request.id for ticket in self.scheduler.expire(now)]
 
 
+@dataclass
+class Handle:
+    """What ends a run of `Doubler` that waits for its gate."""
+
+    terminate: bool = False
+
+
 class Doubler:
     """Runs batches: y = 2 x, row by row; notes what it ran, and on which thread.
 
@@ -93,17 +102,22 @@ class Doubler:
         self.batches: list[list[int]] = []
         self.threads: set[str] = set()
         self.started = threading.Event()
+        self.begun = threading.Semaphore(0)  # released by each run
         self.closed = False
 
     def bucket(self, inputs: tuple[Tensor, ...]):
         return inputs[0].shape[1:]
 
-    def run(self, requests: Sequence[tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
+    def handle(self) -> Handle:
+        return Handle()
+
+    def run(self, requests: Sequence[tuple[Tensor, ...]], handle: Handle | None = None) -> list[tuple[Tensor, ...]]:
         self.batches.append([int(inputs[0].data[0, 0]) for inputs in requests])
         self.threads.add(threading.current_thread().name)
         self.started.set()
+        self.begun.release()
         if self._gate is not None:
-            assert self._gate.wait(10)
+            self._wait(self._gate, handle)
         if self._took_s:
             time.sleep(self._took_s)
         if any(self._refuse(inputs[0].data) for inputs in requests):
@@ -112,6 +126,13 @@ class Doubler:
 
     def close(self) -> None:
         self.closed = True
+
+    def _wait(self, gate: threading.Event, handle: Handle | None) -> None:
+        until = time.monotonic() + 10
+        while not gate.wait(0.005):
+            if handle is not None and handle.terminate:
+                raise ModelFailed("exiting due to terminate flag")
+            assert time.monotonic() < until
 
 
 class Stage:
@@ -158,5 +179,10 @@ def ready_model(
         model.advance(state)
     runner = runner or Doubler()
     lane = Lane(runner, SchedulerSettings(max_rows=runner.max_rows), name=name, inline_below_s=0.0)
-    model.serve(ModelParts(runner, lane, pre, post))
+    spec = StageSpec("plugins/p.wasm", "apply", (), ())
+    guarded = [
+        stage and GuardedStage(stage, own or spec)
+        for stage, own in ((pre, model.manifest.pre), (post, model.manifest.post))
+    ]
+    model.serve(ModelParts(runner, lane, *guarded))
     return model

@@ -1,14 +1,13 @@
 """The stock model-signing tool in a virtual environment of its own, made once per test run or bench."""
 
 import subprocess
-import sys
 from pathlib import Path
 
+from support.venv import NotInstallable, make_venv
+
+__all__ = ["NotInstallable", "PACKAGES", "StockTool"]
+
 PACKAGES = ("model-signing==1.1.1", "pyOpenSSL")  # 1.1.1 imports pyOpenSSL and does not ask for it
-
-
-class NotInstallable(Exception):
-    """The packages cannot be had here; the text says why."""
 
 
 class StockTool:
@@ -22,14 +21,7 @@ class StockTool:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.python = folder / "bin" / "python"
-        try:
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True, timeout=120)
-            pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
-            subprocess.run(pip, check=True, capture_output=True, timeout=300)
-        except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or b""
-            raise NotInstallable(f"{' '.join(PACKAGES)}: {error} {said.decode(errors='replace')[-300:]}") from error
+        self.python = make_venv(folder, *PACKAGES)
 
     def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run a command of the tool."""

@@ -5,23 +5,29 @@
 
 import io
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import sandseal_signing
+from sandseal_host.registry.offer_source import OfferHead
+from sandseal_host.vetting.outcome import Report
 from sandseal_signing.auditor import AuditState, WatchedLog
 from sandseal_signing.bundle import Discard, open_bundle
 from sandseal_signing.checkpoint import Checkpoint, open_checkpoint
 from sandseal_signing.digest import Digest
+from sandseal_signing.document import Document
 from sandseal_signing.envelope import Envelope
 from sandseal_signing.errors import SandsealError
-from sandseal_signing.keys import PublicKey
+from sandseal_signing.keys import PrivateKey, PublicKey
 from sandseal_signing.logentry import Kind, LogEntry, Subject
 from sandseal_signing.logproof import LogProof
 from sandseal_signing.manifest import parse_manifest
@@ -29,6 +35,7 @@ from sandseal_signing.merkle import EMPTY_HEAD
 from sandseal_signing.note import VerifierKey
 from sandseal_signing.oms import read_model_signature
 from sandseal_signing.pack import read_seal
+from sandseal_signing.permit import PERMIT_TYPE, Permit, check_permit, read_permit
 from sandseal_signing.receipt import Receipt, make_receipt, verify_receipt
 from sandseal_signing.schema import parse_json
 from sandseal_signing.seal import SealReader
@@ -36,7 +43,7 @@ from sandseal_signing.statement import parse_statement
 from sandseal_signing.trust import TrustPolicy
 from support.bundles import archive, trust_text
 from support.keys import ed25519_key
-from vectors.hostile.case import ALICE, AT_NOW, BOB, POLICY, bundle, content, statement_of
+from vectors.hostile.case import ALICE, AT_NOW, BOB, NOW, POLICY, bundle, content, statement_of
 
 SECONDS = float(os.environ.get("SANDSEAL_FUZZ_SECONDS", "3"))
 CI_SECONDS = 90.0
@@ -69,6 +76,12 @@ def _opened(data: bytes) -> object:
 
 
 RECEIPT = make_receipt(Receipt(D, {"pre": D}, D, D, TIME, "standard", "n", Checkpoint(LOG.name, EMPTY_HEAD)), BOB)
+SIGNED = (
+    Document(Permit("acme.tiny", D, Digest("cd" * 32), NOW + timedelta(1), "n" * 16).render(), PERMIT_TYPE)
+    .sign([ALICE])
+    .render()
+)
+# Those of the package by their module, then others.
 PARSERS = {
     "schema": Parser(lambda data: parse_json(data, "x"), content()["bundle.json"]),
     "envelope": Parser(lambda data: Envelope.parse(data, "x"), ENVELOPE),
@@ -77,18 +90,23 @@ PARSERS = {
     "trust": Parser(
         _text(lambda text: TrustPolicy.parse(text, _no_file)), trust_text({"alice": ALICE, "bob": BOB}).encode()
     ),
-    "key": Parser(_text(PublicKey.parse), ALICE.public.pem.encode()),
+    "keys": Parser(_text(PublicKey.parse), ALICE.public.pem.encode()),
     "seal": Parser(lambda data: read_seal(io.BytesIO(data)), archive(bundle())),
     "bundle": Parser(_opened, archive(bundle(ALICE, BOB))),
-    "foreign": Parser(lambda data: read_model_signature(data, ALICE.public), ENVELOPE),
+    "oms": Parser(lambda data: read_model_signature(data, ALICE.public), ENVELOPE),
     "checkpoint": Parser(lambda data: open_checkpoint(data, LOG), NOTE),
-    "verifier key": Parser(_text(VerifierKey.parse), LOG.render().encode()),
-    "log entry": Parser(
+    "note": Parser(_text(VerifierKey.parse), LOG.render().encode()),
+    "logentry": Parser(
         LogEntry.parse, LogEntry(Kind.ACCEPT, TIME, "ci", Subject(bundle=D, name="acme.tiny", version=1)).render()
     ),
-    "log proof": Parser(LogProof.parse, LogProof(0, (bytes(32),), NOTE).render()),
+    "logproof": Parser(LogProof.parse, LogProof(0, (bytes(32),), NOTE).render()),
     "receipt": Parser(lambda data: verify_receipt(data, BOB.public), RECEIPT),
-    "audit state": Parser(AuditState.parse, AuditState((WatchedLog(LOG, NOTE),)).render()),
+    "auditor": Parser(AuditState.parse, AuditState((WatchedLog(LOG, NOTE),)).render()),
+    "document": Parser(lambda data: Document.parse(data, PERMIT_TYPE, "x"), SIGNED),
+    "permit": Parser(lambda data: check_permit(read_permit(data)[0], POLICY, NOW), SIGNED),
+    "private key": Parser(PrivateKey.parse, ALICE.pem()),
+    "offer's head": Parser(OfferHead.parse, archive(bundle()[:2])[:-1024]),
+    "vetting's report": Parser(Report.read, b'{"step":"parse","file":"m"}\n{"refused":{"code":"model_invalid"}}\n'),
 }
 # What tends to matter to parsers, to be put in anywhere.
 _WORDS = (
@@ -123,6 +141,14 @@ def _fuzz(parser: Parser, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         examples()
+
+
+def test_no_module_that_parses_is_left_out() -> None:
+    sources = Path(sandseal_signing.__file__).parent.glob("*.py")
+    parsing = {
+        path.stem for path in sources if re.search(r"^ *def parse\b|^def parse_", path.read_text(), re.MULTILINE)
+    }
+    assert parsing <= PARSERS.keys()
 
 
 @pytest.mark.parametrize("name", PARSERS)

@@ -87,8 +87,7 @@ class BundleDesk:
             wanted = Digest(bundle_id)
         except SandsealError:
             raise BundleUnknown(f"{bundle_id[:80]!r} is not a bundle id") from None
-        pending = (pending for pending in self._registry.pending() if pending.id == wanted)
-        return next(pending, None) or self._registry.get(wanted)
+        return self._registry.waiting(wanted) or self._registry.get(wanted)
 
     def _proven(self, accepted: Accepted) -> BundleEntry:
         """The bundle, with where the log says that it was accepted."""
@@ -125,7 +124,7 @@ def _pending_entry(pending: Pending) -> BundleEntry:
         name=pending.name,
         version=pending.version,
         release=pending.release,
-        state="pending",
+        state="revoked" if pending.refused else "pending",
         signers=pending.signers,
         rule=pending.verdict.rule,
         holders=pending.verdict.holders,

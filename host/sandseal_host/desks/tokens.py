@@ -7,6 +7,7 @@ from sandseal_host.api.grant import Grant
 from sandseal_host.api.ports import TokenEntry
 from sandseal_host.errors import NotAuthenticated
 from sandseal_host.registry.tokens import Token, Tokens
+from sandseal_host.serving.request import CLASSES
 
 
 class TokenDesk:
@@ -28,11 +29,20 @@ class TokenDesk:
         token = self._tokens.check(secret)
         if token is None:
             raise NotAuthenticated("this token was never issued, was revoked, or has expired")
-        return Grant(token.name, token.scopes, token.tenant, token.models, token.id)
+        ceiling = CLASSES[token.ceiling]
+        return Grant(token.name, token.scopes, token.tenant, token.models, token.id, ceiling, token.rate)
 
     def issue(self, grant: Grant, expires: datetime | None) -> tuple[TokenEntry, str]:
         """Make a token; its secret is told this once."""
-        issued = self._tokens.issue(grant.name, grant.scopes, tenant=grant.tenant, models=grant.models, expires=expires)
+        issued = self._tokens.issue(
+            grant.name,
+            grant.scopes,
+            tenant=grant.tenant,
+            models=grant.models,
+            ceiling=grant.ceiling.name,
+            rate=grant.rate,
+            expires=expires,
+        )
         return _entry(issued.token), issued.secret
 
     def entries(self) -> Sequence[TokenEntry]:
@@ -51,6 +61,9 @@ def _entry(token: Token) -> TokenEntry:
         scopes=tuple(sorted(token.scopes)),
         tenant=token.tenant,
         models=token.models,
+        ceiling=token.ceiling,
+        requests_s=token.rate.requests_s,
+        rows_s=token.rate.rows_s,
         created=token.created,
         expires=token.expires,
     )

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sandseal_host.api.grant import Grant
-from sandseal_host.api.trust_port import RevocationEntry, Withdrawn
+from sandseal_host.api.trust_port import PermitEntry, RevocationEntry, Withdrawn
 from sandseal_host.errors import RequestInvalid
+from sandseal_host.registry.permits import KeptPermit
 from sandseal_host.registry.registry import Registry
 from sandseal_host.registry.revocations import Revocations, Target
 from sandseal_host.registry.standing import Standing
@@ -14,6 +15,7 @@ from sandseal_host.registry.trust import Trust
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import FormatError
 from sandseal_signing.explain import explain, explain_verdict
+from sandseal_signing.permit import read_permit
 from sandseal_signing.policy_data import policy_data
 
 Enforce = Callable[[], Sequence[tuple[Standing, str]]]
@@ -51,6 +53,16 @@ class TrustDesk:
         """What the policy says now of a bundle that is here, and why."""
         return explain_verdict(f"bundle {bundle_id}", self._registry.judge(Digest(bundle_id))).as_data()
 
+    def permit(self, envelope: bytes, publisher: Grant) -> PermitEntry:
+        """Keep a downgrade permit until its bundle is pushed."""
+        _, permit = read_permit(envelope)
+        publisher.need_model(permit.name)
+        return _permit_entry(self._registry.permits.add(envelope, publisher.name))
+
+    def permits(self) -> Sequence[PermitEntry]:
+        """Every permit, oldest first."""
+        return [_permit_entry(kept) for kept in self._registry.permits.all()]
+
     def revocations(self) -> Sequence[RevocationEntry]:
         """Every revocation, oldest first."""
         return [
@@ -66,3 +78,18 @@ class TrustDesk:
             raise RequestInvalid(error.message, hint=error.hint) from None
         self._trust.revoke(target, wanted, operator.name, reason)
         return [Withdrawn(standing.id.hex, *standing.key, why) for standing, why in self._enforce()]
+
+
+def _permit_entry(kept: KeptPermit) -> PermitEntry:
+    permit = kept.permit
+    return PermitEntry(
+        id=permit.id.hex,
+        name=permit.name,
+        from_bundle=permit.source.hex,
+        to_bundle=permit.target.hex,
+        expires=permit.expires,
+        actor=kept.actor,
+        at=kept.at,
+        used_at=kept.used_at,
+        problem=kept.problem,
+    )

@@ -58,8 +58,9 @@ class ModelKeeper:
         self._loop = asyncio.get_running_loop()
         self._changing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._accepted = {_key(accepted) for accepted in registry.list()}
-        self._pending: Mapping[Key, str] = {}
+        self._pending: Mapping[Key, IndexEntry] = {}
         self.look_at_pending()
+        watch.changed = self.look_at_pending
 
     def get(self, name: str, version: int | None) -> Model:
         """The live model; see `LiveModels.get`.
@@ -134,8 +135,9 @@ class ModelKeeper:
         return self._wait(self._watch.enforce())
 
     def look_at_pending(self) -> None:
-        """Show the bundles that are pending now in the index; blocks."""
-        self._pending = {(pending.name, pending.version): pending.detail for pending in self._registry.pending()}
+        """Show the bundles that are pending now in the index, and which of them wait for nothing any more; blocks."""
+        doomed_first = sorted(self._registry.pending(), key=lambda pending: not pending.refused)
+        self._pending = {(pending.name, pending.version): _waiting(pending) for pending in doomed_first}
 
     async def _load(self, accepted: Accepted) -> None:
         async with self._changing[accepted.name]:
@@ -192,7 +194,7 @@ class ModelKeeper:
         if refusal is not None:
             return IndexEntry(name, version, ModelState.REVOKED, refusal.message)
         if (name, version) not in self._accepted:
-            return IndexEntry(name, version, ModelState.PENDING, self._pending.get((name, version), ""))
+            return self._pending.get((name, version)) or IndexEntry(name, version, ModelState.PENDING, "")
         return IndexEntry(name, version, ModelState.UNLOADED, "unloaded")
 
     def _serving(self, name: str) -> Model | None:
@@ -219,3 +221,8 @@ async def _change(change: Coroutine[Any, Any, None], *, wait: bool) -> None:
 
 def _key(accepted: Accepted) -> Key:
     return accepted.name, accepted.version
+
+
+def _waiting(pending: Pending) -> IndexEntry:
+    state = ModelState.REVOKED if pending.refused else ModelState.PENDING
+    return IndexEntry(pending.name, pending.version, state, pending.detail)

@@ -31,6 +31,8 @@ class TrustWatch:
         live: the models.
         revoked: why accepted bundles are revoked; the registry's answer.
         withdrawn: called with each bundle whose model is taken out of service, and why.
+
+    `changed` is called on a thread after every change of policy or revocations.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class TrustWatch:
     ) -> None:
         self._trust, self._live, self._revoked, self._withdrawn = trust, live, revoked, withdrawn
         self._standings: dict[Digest, Standing] = {}
+        self.changed: Callable[[], None] = lambda: None
         self._judged = -1
         self._refused: dict[Key, str] = {}
 
@@ -123,4 +126,5 @@ class TrustWatch:
 
     async def _note_revoked(self, current: InForce) -> None:
         self._refused.update(await asyncio.to_thread(self._revoked, current.policy.revoked))
+        await asyncio.to_thread(self.changed)
         self._judged = current.generation

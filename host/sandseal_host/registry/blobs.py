@@ -8,6 +8,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -17,7 +18,7 @@ from typing import Self
 from sandseal_host.errors import StoreError
 from sandseal_host.registry.files import replace_private, sync_folder
 from sandseal_signing.bundle import Discard
-from sandseal_signing.digest import Digest
+from sandseal_signing.digest import CHUNK, Digest
 from sandseal_signing.errors import FileMissing, FormatError
 from sandseal_signing.statement import Resource
 
@@ -228,11 +229,19 @@ class BlobStore:
         doing = f"write {resource.name!r}"
         with self._translated(doing):
             file = part.open("xb", buffering=0)
+
+        def append(chunk: memoryview | bytes) -> None:
+            with self._translated(doing):  # not around the stream: what that raises is not the disk's fault
+                left = memoryview(chunk)
+                while left:
+                    left = left[file.write(left) :]
+
         with file:
-            for chunk in chunks:  # outside of the translation: what the stream raises is not the disk's fault
-                with self._translated(doing):
-                    while chunk:
-                        chunk = chunk[file.write(chunk) :]
+            if resource.size > CHUNK:
+                _write_behind(append, chunks)
+            else:
+                for chunk in chunks:
+                    append(chunk)
             with self._translated(doing):
                 os.fchmod(file.fileno(), 0o444)
                 os.fsync(file.fileno())
@@ -326,6 +335,19 @@ class Deposit:
             self._store.put(resource, chunks)
         else:
             Discard().write(resource, chunks)
+
+
+def _write_behind(append: Callable[[bytes], None], chunks: Iterable[memoryview]) -> None:
+    """Write each chunk while the next one arrives and is hashed; three of them are in memory at most."""
+    with ThreadPoolExecutor(1, "sandseal-write") as writer:
+        written = None
+        for chunk in chunks:
+            content = bytes(chunk)  # whoever reads the stream uses its buffer again
+            if written:
+                written.result()
+            written = writer.submit(append, content)
+        if written:
+            written.result()
 
 
 def _missing(digest: Digest) -> FileMissing:

@@ -20,6 +20,7 @@ from sandseal_host.registry.tables import (
     NameRow,
     PendingFileRow,
     PendingRow,
+    PermitRow,
     SignatureRow,
 )
 from sandseal_signing.bundle import Bundle
@@ -59,11 +60,14 @@ class Catalog:
         with self.database.reading() as session:
             return session.scalars(select(CatalogRow.identity)).one()
 
-    def add(self, bundle: Bundle, accepted: Accepted, noted: Callable[[Session], None]) -> None:
-        """Remember an accepted bundle and raise its name's version mark.
+    def add(
+        self, bundle: Bundle, accepted: Accepted, noted: Callable[[Session], None], permit: Digest | None = None
+    ) -> None:
+        """Remember an accepted bundle and raise its name's version mark, which nothing ever lowers.
 
         Args:
             noted: called within the transaction.
+            permit: the id of one for this bundle, which is used up where its version is not above the mark.
 
         Raises:
             VersionStale: the mark is at this version or above; of several uploads the first one added wins.
@@ -71,11 +75,8 @@ class Catalog:
         with self.database.writing() as session:
             mark = _mark(session, accepted.name)
             if accepted.version <= mark.newest:
-                raise VersionStale(
-                    f"version {accepted.version} of {accepted.name!r} is not above {mark.newest}, accepted before",
-                    newest=mark.newest,
-                )
-            mark.newest = accepted.version
+                _use_up(session, permit, accepted, mark)
+            mark.newest, mark.bundle = max(mark.newest, accepted.version), accepted.id.hex
             session.add(_row(bundle, accepted))
             session.execute(delete(PendingRow).where(PendingRow.id == accepted.id.hex))
             noted(session)
@@ -110,8 +111,9 @@ class Catalog:
             return _accepted(row) if row else None
 
     def find(self, name: str, version: int | None = None) -> Accepted | None:
-        """The acceptance of this version, or of the newest one that is there."""
-        query = select(BundleRow).where(BundleRow.name == name).order_by(BundleRow.version.desc()).limit(1)
+        """The acceptance of this version; or of the one that was accepted last, else of the highest that is there."""
+        query = select(BundleRow).join(NameRow).where(BundleRow.name == name)
+        query = query.order_by((BundleRow.id == NameRow.bundle).desc(), BundleRow.version.desc()).limit(1)
         if version is not None:
             query = query.where(BundleRow.version == version)
         with self.database.reading() as session:
@@ -179,25 +181,35 @@ class Catalog:
             session.execute(delete(BundleRow).where(BundleRow.id == bundle_id.hex))  # the database deletes its parts
             return digests
 
-    def intend(self, name: str, version: int | None) -> None:
-        """Remember which version should be live under a name; None for none.
+    def intend(self, name: str, version: int, instead_of: Collection[int] = ()) -> None:
+        """Remember that a version was put into service after all others, and that some others no longer are.
 
         Raises:
             ModelUnknown: that version is not there.
         """
         with self.database.writing() as session:
-            if version is not None:
-                query = exists().where(BundleRow.name == name, BundleRow.version == version)
-                if not session.scalar(select(query)):
-                    raise ModelUnknown(f"no version {version} of {name!r} was accepted", name=name, version=version)
-                session.merge(IntentionRow(name=name, version=version))
-            elif row := session.get(IntentionRow, name):
-                session.delete(row)
+            query = exists().where(BundleRow.name == name, BundleRow.version == version)
+            if not session.scalar(select(query)):
+                raise ModelUnknown(f"no version {version} of {name!r} was accepted", name=name, version=version)
+            last = session.scalar(select(func.max(IntentionRow.turn)).where(IntentionRow.name == name)) or 0
+            session.merge(IntentionRow(name=name, version=version, turn=last + 1))
+            gone = (IntentionRow.name == name, IntentionRow.version.in_(instead_of))
+            session.execute(delete(IntentionRow).where(*gone))
 
-    def intended(self) -> Mapping[str, int]:
-        """The version that should be live, by name."""
+    def dismiss(self, name: str, version: int | None = None) -> None:
+        """Remember that a version, or every one of a name, was taken out of service by hand."""
+        with self.database.writing() as session:
+            rows = select(IntentionRow).where(IntentionRow.name == name)
+            for row in session.scalars(rows if version is None else rows.where(IntentionRow.version == version)):
+                row.turn = 0
+
+    def intended(self) -> Mapping[str, Mapping[int, int]]:
+        """By name and version: the higher, the later it was put into service; 0 = it was taken out by hand."""
+        turns: dict[str, dict[int, int]] = {}
         with self.database.reading() as session:
-            return {row.name: row.version for row in session.scalars(select(IntentionRow))}
+            for row in session.scalars(select(IntentionRow)):
+                turns.setdefault(row.name, {})[row.version] = row.turn
+        return turns
 
 
 def _mark(session: Session, name: str) -> NameRow:
@@ -209,6 +221,24 @@ def _mark(session: Session, name: str) -> NameRow:
             session.add(NameRow(name=name, newest=0))
         mark = session.get_one(NameRow, name, with_for_update=True)
     return mark
+
+
+def _use_up(session: Session, permit: Digest | None, accepted: Accepted, mark: NameRow) -> None:
+    """Use a permit for a bundle that is not above the mark; with the mark locked, nobody else does so now."""
+    row = session.get(PermitRow, permit.hex) if permit else None
+    if row is None or row.used_at is not None or row.source != mark.bundle:
+        raise VersionStale(
+            f"version {accepted.version} of {accepted.name!r} is not above {mark.newest}, accepted before",
+            newest=mark.newest,
+        )
+    query = select(BundleRow.id).where(BundleRow.name == accepted.name, BundleRow.version == accepted.version)
+    if twin := session.scalar(query):
+        raise VersionStale(
+            f"version {accepted.version} of {accepted.name!r} is bundle {twin}",
+            hint="a permit makes room below the newest version, not in another bundle's place: delete that one first",
+            newest=mark.newest,
+        )
+    row.used_at = accepted.accepted_at
 
 
 def _row(bundle: Bundle, accepted: Accepted) -> BundleRow:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -15,6 +15,7 @@ from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.journal import Journal
 from sandseal_host.registry.load_view import Binding, Bound, LoadView, LoadViews
 from sandseal_host.registry.pending import Pending, PendingBundles
+from sandseal_host.registry.permits import Permits
 from sandseal_host.registry.sources import Stored
 from sandseal_signing.bundle import (
     Bundle,
@@ -35,7 +36,7 @@ from sandseal_signing.manifest import Manifest, parse_manifest
 from sandseal_signing.names import MANIFEST
 from sandseal_signing.statement import Statement
 from sandseal_signing.trust import TrustedKey, TrustPolicy
-from sandseal_signing.verdict import Moment, State, judge
+from sandseal_signing.verdict import Moment, Reason, State, Verdict, judge
 
 _DAMAGED = "the host's own copy is damaged: push the same .seal file again, which writes it anew"
 
@@ -58,6 +59,7 @@ class Intake:
         store: where contents are.
         catalog: the accepted bundles.
         pending: those that wait for signatures.
+        permits: let bundles in below the newest version.
         policy: returns the trust policy in force.
         journal: is told what was accepted, and what waits.
         patience: how long a bundle waits for signatures.
@@ -69,12 +71,13 @@ class Intake:
         store: BlobStore,
         catalog: Catalog,
         pending: PendingBundles,
+        permits: Permits,
         policy: Callable[[], TrustPolicy],
         journal: Journal,
         patience: timedelta,
         views: LoadViews | None = None,
     ) -> None:
-        self._store, self._catalog, self._pending = store, catalog, pending
+        self._store, self._catalog, self._pending, self._permits = store, catalog, pending, permits
         self._policy, self._journal, self._patience, self._views = policy, journal, patience, views
 
     def look(self, upload: Source, publisher: str) -> Head:
@@ -83,7 +86,7 @@ class Intake:
         known = self._catalog.get(bundle_id)
         room = partial(self._require_room, publisher, bundle_id)
         with _stale_versions():
-            return open_head(upload, self._policy(), self._moment(known), pending=None if known else room)
+            return open_head(upload, self._policy(), self._moment(bundle_id, known), pending=None if known else room)
 
     def upload(
         self, upload: Source, vet: Vet, publisher: str, *, into: Into = written, threads: int = 1
@@ -98,7 +101,8 @@ class Intake:
         try:
             with self._store.deposit(self._catalog.unused, rewrite=known is not None) as deposit:
                 room = partial(self._require_room, publisher, bundle_id)
-                self._open(upload, known, into(deposit), None if known else room, threads=threads)  # steps 1 to 11
+                moment = self._moment(bundle_id, known)
+                self._open(upload, moment, into(deposit), None if known else room, threads=threads)  # steps 1 to 11
                 if known is not None:
                     return "repeated", self._resign_all(known, upload.signatures())
                 signatures = {**self._pending.signatures(bundle_id), **upload.signatures()}
@@ -129,17 +133,26 @@ class Intake:
                 self._pending.remove(bundle_id)
                 raise
 
+    def pending_now(self, pending: Pending) -> Pending:
+        """A pending bundle with what the policy would say if its last signature had just come."""
+        try:
+            verdict = self._judge(pending.id, self._pending.signatures(pending.id)).verdict
+        except (TrustError, IntegrityError) as error:
+            reasons = (Reason("signer", False, error.message),)
+            verdict = replace(pending.verdict, state=State.REFUSED, holders=(), reasons=reasons)
+        return replace(pending, verdict=verdict)
+
     def open_stored(self, bundle_id: Digest, signatures: Mapping[str, bytes], accepted: Accepted | None) -> Bound:
         """Verify a bundle over its stored bytes; see `Registry.open`."""
         view = None
         try:
             view = self._view(bundle_id, signatures)
-            stored = Stored(self._store, signatures)
+            stored, moment = Stored(self._store, signatures), self._moment(bundle_id, accepted)
             if view is None:
-                bundle = self._open(stored, accepted, InMemory())
+                bundle = self._open(stored, moment, InMemory())
             else:
                 binding = Binding(stored, view)
-                bundle = self._open(binding, accepted, binding)
+                bundle = self._open(binding, moment, binding)
             if bundle.id != bundle_id:
                 raise DigestMismatch(f"the catalog has the signatures of bundle {bundle.id} for {bundle_id}")
         except BaseException as error:
@@ -171,12 +184,9 @@ class Intake:
         self, bundle_id: Digest, signatures: Mapping[str, bytes], vet: Vet, publisher: str
     ) -> Accepted | Pending:
         """Judge a bundle whose files are stored by all its signatures: keep it, or look inside and accept it."""
-        policy = self._policy()
-        verified = verify_statement(signatures, policy)
-        manifest = self.manifest(verified.statement)
-        moment = Moment.current(newest=self._catalog.newest(manifest.name))
-        verdict = judge(bundle_id, verified.statement, verified.signers, manifest, policy, moment)
-        if verdict.state is State.PENDING:
+        judged = self._judge(bundle_id, signatures)
+        verified, manifest, moment = judged.verified, judged.manifest, judged.moment
+        if judged.verdict.state is State.PENDING:
             size = sum(resource.size for resource in verified.statement.resources)
             fresh = Pending(
                 id=bundle_id,
@@ -188,15 +198,26 @@ class Intake:
                 uploaded_at=moment.now,
                 expires_at=moment.now + self._patience,
                 signers=_signers(verified),
-                verdict=verdict,
+                verdict=judged.verdict,
             )
             return self._keep(fresh, verified.statement, signatures)
         with self.open_stored(bundle_id, signatures, None) as bundle:
             vet(bundle)  # steps 12 to 14
             bundle.check()
             accepted = Accepted.of(bundle, datetime.now(UTC))
-            self._catalog.add(bundle, accepted, partial(self._note_accepted, publisher, accepted))  # 15 and 16
+            permit = self._permits.valid(bundle_id, manifest.name) if moment.permit else None
+            noted = partial(self._note_accepted, publisher, accepted, permit)
+            self._catalog.add(bundle, accepted, noted, permit)  # 15 and 16
         return accepted
+
+    def _judge(self, bundle_id: Digest, signatures: Mapping[str, bytes]) -> "_Judged":
+        """Judge a bundle that is stored and not accepted."""
+        policy = self._policy()
+        verified = verify_statement(signatures, policy)
+        manifest = self.manifest(verified.statement)
+        moment = self._fresh_moment(bundle_id, manifest)
+        verdict = judge(bundle_id, verified.statement, verified.signers, manifest, policy, moment)
+        return _Judged(verified, manifest, moment, verdict)
 
     def _keep(self, fresh: Pending, statement: Statement, signatures: Mapping[str, bytes]) -> Pending:
         """Keep a pending bundle; one that is there already keeps its publisher and its time."""
@@ -255,27 +276,35 @@ class Intake:
     def _open(
         self,
         source: Source,
-        accepted: Accepted | None,
+        moment: Callable[[Manifest], Moment],
         sink: Sink,
         pending: Callable[[Statement], None] | None = None,
         *,
         threads: int = 1,
     ) -> Bundle:
         with _stale_versions():
-            return open_bundle(source, self._policy(), self._moment(accepted), sink, threads=threads, pending=pending)
+            return open_bundle(source, self._policy(), moment, sink, threads=threads, pending=pending)
 
-    def _moment(self, accepted: Accepted | None) -> Callable[[Manifest], Moment]:
+    def _moment(self, bundle_id: Digest, accepted: Accepted | None) -> Callable[[Manifest], Moment]:
         """An accepted bundle is judged as at a load, another one against the versions accepted so far."""
         if accepted is not None:
             return lambda _: Moment.current(accepted_at=accepted.accepted_at)
-        return lambda manifest: Moment.current(newest=self._catalog.newest(manifest.name))
+        return partial(self._fresh_moment, bundle_id)
 
-    def _note_accepted(self, publisher: str, accepted: Accepted, session: Session) -> None:
+    def _fresh_moment(self, bundle_id: Digest, manifest: Manifest) -> Moment:
+        """The present moment for a bundle that was not accepted, with a permit where its version needs one."""
+        newest = self._catalog.newest(manifest.name)
+        stale = newest is not None and manifest.version <= newest
+        permit = self._permits.valid(bundle_id, manifest.name) if stale else None
+        return Moment.current(newest=newest, permit=permit)
+
+    def _note_accepted(self, publisher: str, accepted: Accepted, permit: Digest | None, session: Session) -> None:
         detail = Detail(
             rule=accepted.rule,
             threshold=accepted.threshold,
             holders=accepted.holders,
             keys=tuple(Digest(signer.fingerprint) for signer in accepted.signers),
+            permit=permit,
         )
         self._journal.record(Kind.ACCEPT, publisher, accepted.subject, detail, session=session)
 
@@ -288,6 +317,20 @@ class Intake:
             keys=tuple(Digest(signer.fingerprint) for signer in pending.signers),
         )
         self._journal.record(Kind.PENDING, pending.publisher, pending.subject, detail, session=session)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A bundle and what the policy says of it.
+
+    Args:
+        moment: the one that it was judged at.
+    """
+
+    verified: VerifiedStatement
+    manifest: Manifest
+    moment: Moment
+    verdict: Verdict
 
 
 @contextmanager

@@ -17,6 +17,9 @@ from sandseal_signing.logentry import Subject
 from sandseal_signing.statement import Statement
 from sandseal_signing.verdict import Reason, State, Verdict
 
+MAX_PENDING = 100
+"""Bundles of one publisher, since all of them are judged again at every change of the policy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pending:
@@ -27,7 +30,7 @@ class Pending:
         size: bytes of all signed files together.
         expires_at: when it is deleted.
         signers: the enrolled keys whose signatures verified.
-        verdict: what the policy said when it was last judged.
+        verdict: what the policy said when it was last judged; see `Registry.pending` for the present.
     """
 
     id: Digest
@@ -48,12 +51,18 @@ class Pending:
 
     @property
     def detail(self) -> str:
-        """How many of how many holders signed, and who may still do so."""
-        return next(reason.detail for reason in self.verdict.reasons if reason.check == "threshold")
+        """How many of how many holders signed and who may still do so; or why it will never be accepted."""
+        against = "; ".join(reason.detail for reason in self.verdict.reasons if not reason.holds)
+        return against or "enough holders signed for the policy of now: push it, or any signature of it, again"
+
+    @property
+    def refused(self) -> bool:
+        """Whether more signatures would not have it accepted under the policy that it was judged by."""
+        return self.verdict.state is State.REFUSED
 
 
 class PendingBundles:
-    """The pending bundles in the catalog; thread-safe. One that has expired is not there.
+    """The pending bundles in the catalog, 100 of a publisher at most; thread-safe. One that has expired is not there.
 
     Args:
         catalog: keeps them.
@@ -128,8 +137,11 @@ class PendingBundles:
             return frozenset[Digest]().union(*(_delete(session, row) for row in rows))
 
     def _check(self, session: Session, publisher: str, bundle_id: Digest, size: int) -> None:
-        query = select(func.coalesce(func.sum(PendingRow.size), 0))
-        used = session.scalar(query.where(PendingRow.publisher == publisher, PendingRow.id != bundle_id.hex)) or 0
+        query = select(func.count(), func.coalesce(func.sum(PendingRow.size), 0))
+        query = query.where(PendingRow.publisher == publisher, PendingRow.id != bundle_id.hex)
+        count, used = session.execute(query).one()
+        if count >= MAX_PENDING:
+            raise QuotaExceeded(f"{publisher!r} has {count} bundles waiting for signatures", limit=MAX_PENDING)
         if used + size > self._quota:
             raise QuotaExceeded(
                 f"{publisher!r} has {used} bytes waiting for signatures; {size} more are over {self._quota}",

@@ -1,6 +1,6 @@
 """Receipts for those who ask: which bundle turned which request into which response, signed by the host."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 from sandseal_host.registry.log import TransparencyLog
@@ -34,7 +34,14 @@ class ReceiptDesk:
         self._plugins[bundle.id.hex] = {name: digests[stage.plugin] for name, stage in stages.items() if stage}
 
     def write(
-        self, bundle_id: str, request: bytes | memoryview, response: bytes, *, service_class: str, nonce: str
+        self,
+        bundle_id: str,
+        request: bytes | memoryview,
+        response: bytes,
+        *,
+        service_class: str,
+        nonce: str,
+        skipped: Collection[str] = (),
     ) -> bytes:
         """The receipt for one answer, as one line of ASCII; hashes, so call it from a thread.
 
@@ -42,10 +49,11 @@ class ReceiptDesk:
             bundle_id: of a bundle that `know` was told of.
             request, response: the bodies without content coding.
             nonce: the client's, checked by `is_nonce`.
+            skipped: stages that this answer did without.
         """
         receipt = Receipt(
             bundle=Digest(bundle_id),
-            plugins=self._plugins[bundle_id],
+            plugins={stage: digest for stage, digest in self._plugins[bundle_id].items() if stage not in skipped},
             request=Digest.of(request),
             response=Digest.of(response),
             time=datetime.now(UTC),

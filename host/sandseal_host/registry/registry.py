@@ -15,6 +15,7 @@ from sandseal_host.registry.intake import Intake, Into, Vet, written
 from sandseal_host.registry.journal import Journal, LoggedJournal
 from sandseal_host.registry.load_view import Bound, LoadViews
 from sandseal_host.registry.pending import Pending, PendingBundles
+from sandseal_host.registry.permits import Permits
 from sandseal_host.registry.sources import Upload
 from sandseal_host.registry.standing import Standing
 from sandseal_signing.bundle import Head, Source
@@ -79,7 +80,8 @@ class Registry:
         self._policy = policy
         self._journal = journal or LoggedJournal()
         self._pending = PendingBundles(catalog, quota)
-        self._intake = Intake(store, catalog, self._pending, policy, self._journal, patience, views)
+        self.permits = Permits(catalog, policy)
+        self._intake = Intake(store, catalog, self._pending, self.permits, policy, self._journal, patience, views)
         self._guard = threading.Lock()
         self._uploads: Counter[str] = Counter()
         store.claim(catalog.identity)
@@ -158,8 +160,13 @@ class Registry:
         return self._counted(taking, publisher)
 
     def pending(self) -> tuple[Pending, ...]:
-        """Every bundle for which more holders must sign, by name and version."""
-        return self._pending.all()
+        """Every bundle for which more holders must sign, by name and version, with what the policy says of it now."""
+        return tuple(map(self._intake.pending_now, self._pending.all()))
+
+    def waiting(self, bundle_id: Digest) -> Pending | None:
+        """The pending bundle of this id, as in `pending`."""
+        pending = self._pending.get(bundle_id)
+        return self._intake.pending_now(pending) if pending else None
 
     def expire(self) -> None:
         """Delete the pending bundles whose time is over."""
@@ -170,19 +177,20 @@ class Registry:
 
         Raises:
             BundleUnknown: there is none.
-            TrustError: no signature is by a key that is enrolled now.
+            TrustError: no signature on an accepted one is by a key that is enrolled now.
         """
-        accepted, now = self._catalog.get(bundle_id), datetime.now(UTC)
-        if accepted is not None:
-            return self.standing(accepted).verdict(self._policy(), now)
-        signatures = self._pending.signatures(bundle_id)
-        if not signatures:
-            raise BundleUnknown(f"no bundle {bundle_id} is accepted or pending", bundle=bundle_id.hex)
-        return self._standing(bundle_id, signatures, now).verdict(self._policy(), now)
+        if accepted := self._catalog.get(bundle_id):
+            return self.standing(accepted).verdict(self._policy(), datetime.now(UTC))
+        if pending := self.waiting(bundle_id):
+            return pending.verdict
+        raise BundleUnknown(f"no bundle {bundle_id} is accepted or pending", bundle=bundle_id.hex)
 
     def standing(self, accepted: Accepted) -> Standing:
         """What stands behind an accepted bundle now."""
-        return self._standing(accepted.id, self._catalog.signatures(accepted.id), accepted.accepted_at)
+        signatures = self._catalog.signatures(accepted.id)
+        envelope = next(Envelope.parse(data, name) for name, data in signatures.items())
+        manifest = self._intake.manifest(parse_statement(envelope.payload))
+        return Standing(accepted.id, manifest, signatures, accepted.accepted_at)
 
     def open(self, bundle_id: Digest) -> Bound:
         """Verify an accepted bundle again, over its stored bytes and under today's policy; to be closed after use.
@@ -211,7 +219,7 @@ class Registry:
         return accepted
 
     def find(self, name: str, version: int | None = None) -> Accepted:
-        """The acceptance of a version; of the newest one that is there when none is given.
+        """The acceptance of a version; of the one accepted last, or else the highest, when none is given.
 
         Raises:
             ModelUnknown: there is none.
@@ -233,16 +241,20 @@ class Registry:
         files = self._pending.remove(bundle_id) or self._catalog.remove(bundle_id)
         self._store.sweep(self._catalog.unused, files)
 
-    def intend(self, name: str, version: int | None) -> None:
-        """Remember which version should be live under a name, for the next start; None for none.
+    def intend(self, name: str, version: int, instead_of: Collection[int] = ()) -> None:
+        """Remember for the next start that a version was put into service, and which others no longer are.
 
         Raises:
             ModelUnknown: that version is not there.
         """
-        self._catalog.intend(name, version)
+        self._catalog.intend(name, version, instead_of)
 
-    def intended(self) -> Mapping[str, int]:
-        """The version that should be live, by name."""
+    def dismiss(self, name: str, version: int | None = None) -> None:
+        """Remember for the next start that a version, or every one of a name, was taken out of service by hand."""
+        self._catalog.dismiss(name, version)
+
+    def intended(self) -> Mapping[str, Mapping[int, int]]:
+        """By name and version: the higher, the later it was put into service; 0 = it was taken out by hand."""
         return self._catalog.intended()
 
     def revoked(self, revoked: Revoked) -> Mapping[tuple[str, int], str]:
@@ -262,11 +274,6 @@ class Registry:
         with self._guard:
             uploads = dict(self._uploads)
         return RegistryStatistics(self._catalog.count(), blobs.blobs, blobs.bytes, uploads)
-
-    def _standing(self, bundle_id: Digest, signatures: Mapping[str, bytes], accepted_at: datetime) -> Standing:
-        envelope = next(Envelope.parse(data, name) for name, data in signatures.items())
-        manifest = self._intake.manifest(parse_statement(envelope.payload))
-        return Standing(bundle_id, manifest, signatures, accepted_at)
 
     def _counted(self, taking: Callable[[], tuple[str, _Taken]], publisher: str) -> _Taken:
         """Run what takes something in; count how it ended, and note a refusal."""

@@ -61,11 +61,12 @@ class CatalogRow(Row):
 
 
 class NameRow(Row):
-    """The highest version ever accepted under a name; it survives every deletion."""
+    """The highest version ever accepted under a name, and the bundle accepted last; they survive every deletion."""
 
     __tablename__ = "names"
     name: Mapped[str] = mapped_column(String(128), primary_key=True)
     newest: Mapped[int] = mapped_column(BigInteger)
+    bundle: Mapped[str | None] = mapped_column(String(64))
 
 
 class BundleRow(Row):
@@ -110,14 +111,18 @@ class FileRow(Row):
 
 
 class IntentionRow(Row):
-    """The version that should be live under a name; it goes with its bundle."""
+    """A version that was put into service, or taken out of it by hand; it goes with its bundle.
+
+    The later it was put into service, the higher is its turn among those of its name; 0 = it was taken out.
+    """
 
     __tablename__ = "intentions"
     __table_args__ = (
         ForeignKeyConstraint(["name", "version"], ["bundles.name", "bundles.version"], ondelete="CASCADE"),
     )
     name: Mapped[str] = mapped_column(String(128), primary_key=True)
-    version: Mapped[int] = mapped_column(BigInteger)
+    version: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    turn: Mapped[int] = mapped_column(BigInteger)
 
 
 class PendingRow(Row):
@@ -167,6 +172,19 @@ class RevocationRow(Row):
     at: Mapped[datetime]
 
 
+class PermitRow(Row):
+    """A downgrade permit, kept for ever, so that it is used once."""
+
+    __tablename__ = "permits"
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    source: Mapped[str] = mapped_column(String(64))
+    target: Mapped[str] = mapped_column(String(64), index=True)
+    envelope: Mapped[bytes]
+    brought_by: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
+
+
 class LogEntryRow(Row):
     """A leaf of the transparency log, byte for byte; the other columns find it."""
 
@@ -205,5 +223,8 @@ class TokenRow(Row):
     scopes: Mapped[list[str]] = mapped_column(JSON)
     tenant: Mapped[str] = mapped_column(Text)
     models: Mapped[str] = mapped_column(Text)
+    ceiling: Mapped[str] = mapped_column(String(16))
+    requests_s: Mapped[float | None]
+    rows_s: Mapped[float | None]
     created: Mapped[datetime]
     expires: Mapped[datetime | None]

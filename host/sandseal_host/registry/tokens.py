@@ -16,6 +16,7 @@ from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.files import replace_private
 from sandseal_host.registry.tables import TokenRow
 
+MOST_URGENT = "realtime"  # of serving's classes: a ceiling that nothing reaches above
 _PREFIX = "sst_"
 _OPERATOR = "operator"
 
@@ -31,6 +32,29 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """How much inference may be asked for in a second; true where anything limits it.
+
+    Args:
+        requests_s: requests; None for as many as come.
+        rows_s: rows of their batch axes; None for as many as come.
+    """
+
+    requests_s: float | None = None
+    rows_s: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.requests_s is not None or self.rows_s is not None
+
+    def within(self, other: "Rate") -> bool:
+        """Whether this allows no more than another one."""
+        pairs = ((self.requests_s, other.requests_s), (self.rows_s, other.rows_s))
+        return all(theirs is None or (ours is not None and ours <= theirs) for ours, theirs in pairs)
+
+
+UNLIMITED = Rate()
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """An issued token, without its secret.
 
@@ -38,6 +62,8 @@ class Token:
         scopes: what it may be used for.
         tenant: whose requests these are, for quotas.
         models: name pattern of the models that it may see (`*` and `?` as in a shell).
+        ceiling: the most urgent service class that its requests get.
+        rate: how much inference it may ask for.
         expires: from when on it is worth nothing; None for never.
     """
 
@@ -47,6 +73,8 @@ class Token:
     tenant: str
     models: str
     created: datetime
+    ceiling: str = MOST_URGENT
+    rate: Rate = UNLIMITED
     expires: datetime | None = None
 
 
@@ -87,10 +115,12 @@ class Tokens:
         *,
         tenant: str = "default",
         models: str = "*",
+        ceiling: str = MOST_URGENT,
+        rate: Rate = UNLIMITED,
         expires: datetime | None = None,
     ) -> Issued:
-        """Make a token."""
-        issued = _new(name, scopes, tenant=tenant, models=models, expires=expires)
+        """Make a token; see `Token` for what it is given."""
+        issued = _new(name, scopes, tenant, models, ceiling, rate, expires)
         with self._database.writing() as session:
             session.add(_row(issued))
         return issued
@@ -145,9 +175,12 @@ def _new(
     scopes: Iterable[Scope],
     tenant: str = "default",
     models: str = "*",
+    ceiling: str = MOST_URGENT,
+    rate: Rate = UNLIMITED,
     expires: datetime | None = None,
 ) -> Issued:
-    token = Token(secrets.token_hex(8), name, frozenset(scopes), tenant, models, datetime.now(UTC), expires)
+    now = datetime.now(UTC)
+    token = Token(secrets.token_hex(8), name, frozenset(scopes), tenant, models, now, ceiling, rate, expires)
     return Issued(token, _PREFIX + secrets.token_urlsafe(32))
 
 
@@ -164,6 +197,9 @@ def _row(issued: Issued) -> TokenRow:
         scopes=sorted(token.scopes),
         tenant=token.tenant,
         models=token.models,
+        ceiling=token.ceiling,
+        requests_s=token.rate.requests_s,
+        rows_s=token.rate.rows_s,
         created=token.created,
         expires=token.expires,
     )
@@ -176,6 +212,8 @@ def _token(row: TokenRow) -> Token:
         scopes=frozenset(map(Scope, row.scopes)),
         tenant=row.tenant,
         models=row.models,
+        ceiling=row.ceiling,
+        rate=Rate(row.requests_s, row.rows_s),
         created=row.created,
         expires=row.expires,
     )

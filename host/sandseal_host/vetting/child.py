@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from sandseal_host.confinement import confine
+from sandseal_host.error_members import error_members
 from sandseal_host.errors import MemoryExhausted
-from sandseal_host.vetting.confinement import confine
-from sandseal_host.vetting.handover import Order, Step, error_members, take_over
+from sandseal_host.vetting.handover import Order, Step, take_over
 from sandseal_signing.errors import SandsealError
 from sandseal_signing.names import MANIFEST
 

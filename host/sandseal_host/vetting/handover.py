@@ -8,11 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import IO, Any
-
-from sandseal_signing.errors import SandsealError
-
-_MAX_MESSAGE, _MAX_DATA = 4_000, 64_000
+from typing import IO
 
 
 class Step(StrEnum):
@@ -85,25 +81,3 @@ def _unnamed_file() -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("sandseal-vetting", os.MFD_CLOEXEC), "w+b")
     return tempfile.TemporaryFile()
-
-
-def error_members(error: SandsealError) -> dict[str, Any]:
-    """An error as JSON; without its data where a hostile model made that long."""
-    data = error.data if len(json.dumps(error.data)) <= _MAX_DATA else {}
-    return {"code": error.code, "message": error.message[:_MAX_MESSAGE], "hint": error.hint, "data": data}
-
-
-def rebuilt_error(code: str, message: str, hint: str, data: Mapping[str, Any]) -> SandsealError | None:
-    """The error of the class that has this code; None where there is none."""
-    kind = next((kind for kind in _kinds(SandsealError) if vars(kind).get("code") == code), None)
-    if kind is None:
-        return None
-    error = kind(message, hint=hint)
-    error.data = dict(data)
-    return error
-
-
-def _kinds(kind: type[SandsealError]) -> Iterator[type[SandsealError]]:
-    yield kind
-    for narrower in kind.__subclasses__():
-        yield from _kinds(narrower)

@@ -8,8 +8,9 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
+from sandseal_host.error_members import rebuilt_error
 from sandseal_host.errors import ModelInvalid, SettingsInvalid
-from sandseal_host.vetting.handover import Order, Step, rebuilt_error
+from sandseal_host.vetting.handover import Order, Step
 from sandseal_signing.errors import JsonInvalid, SandsealError
 from sandseal_signing.schema import Node, parse_json
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
@@ -39,8 +40,16 @@ _MAX_OUTPUT, _MAX_NOISE, _CHUNK = 1 << 20, 4096, 1 << 16
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class VettingStatistics:
+    """How many bundles are being looked into, and how many wait for their turn."""
+
+    running: int
+    waiting: int
+
+
 class Vetting:
-    """Looks into verified bundles, each in a process of its own; thread-safe.
+    """Looks into verified bundles, each in a process of its own and few at once; thread-safe.
 
     Such a process has none of this host's environment and descriptors, no network, and no files, memory or threads
     beyond its needs, as far as the system can hold it to that; what it cannot hold is logged once.
@@ -52,12 +61,14 @@ class Vetting:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._guard = threading.Lock()
+        self._free = threading.Condition(self._guard)
+        self._running = self._waiting = 0
         self._children: set[subprocess.Popen[bytes]] = set()
         self._closed = False
         self._told: tuple[str, ...] = ()
 
     def vet(self, bundle: Bundle, folder: Path | None = None) -> None:
-        """See that a bundle can be built and its model runs; blocks, for `vet_time_s` at most.
+        """See that a bundle can be built and its model runs; blocks until its turn, then for `vet_time_s` at most.
 
         Args:
             bundle: with its files' bytes.
@@ -70,10 +81,9 @@ class Vetting:
             ShuttingDown: the host closed this meanwhile.
         """
         order = self._order(bundle, folder)
-        deadline = time.monotonic() + self._settings.vet_time_s
         try:
-            with handed_over(order, bundle.files) as file, self._child(file) as child:
-                output, noise, late = _listen(child, deadline)
+            with self._turn(), handed_over(order, bundle.files) as file, self._child(file) as child:
+                output, noise, late = _listen(child, time.monotonic() + self._settings.vet_time_s)
         except OSError as error:
             raise SettingsInvalid(
                 f"no process can be started to vet bundles: {error.strerror}",
@@ -91,8 +101,31 @@ class Vetting:
         """End what runs; whoever waits for it is told that the host stops."""
         with self._guard:
             self._closed = True
+            self._free.notify_all()
             for child in self._children:
                 _kill(child)
+
+    def statistics(self) -> VettingStatistics:
+        """Counts as of now."""
+        with self._guard:
+            return VettingStatistics(self._running, self._waiting)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One of the `vettings` places, once it is free."""
+        with self._free:
+            if self._running >= self._settings.vettings:
+                _log.info("a bundle waits to be vetted, with %d others before it", self._running + self._waiting)
+            self._waiting += 1
+            self._free.wait_for(lambda: self._closed or self._running < self._settings.vettings)
+            self._waiting -= 1
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._free:
+                self._running -= 1
+                self._free.notify()
 
     def _order(self, bundle: Bundle, folder: Path | None) -> Order:
         names = (MANIFEST, *sorted(bundle.manifest.files))
@@ -101,7 +134,7 @@ class Vetting:
         return Order(
             memory=(self._settings.vet_memory_mib << 20) + _COPIES * size,
             cpu_s=self._settings.vet_cpu_s,
-            device=self._settings.device,
+            device=self._settings.device.partition(",")[0],
             threads=self._settings.threads,
             max_rows=self._settings.max_rows,
             sizes=sizes,

@@ -1,9 +1,9 @@
 """The hostile corpus: each case by name; what must be said of each is in ../expected.json."""
 
-from vectors.hostile import archives, envelopes, folders, foreign, points, policies, statements
+from vectors.hostile import archives, envelopes, folders, foreign, permits, points, policies, statements
 from vectors.hostile.case import Case
 
-PLACES = (archives, envelopes, statements, policies, points, folders, foreign)
+PLACES = (archives, envelopes, statements, policies, points, folders, foreign, permits)
 
 
 def corpus() -> dict[str, Case]:

@@ -9,13 +9,15 @@ from sandbox.guests import guest, stage_spec, wasm
 from sandseal_host.runtime.graph import check_graph
 from sandseal_host.sandbox.engine import SandboxEngine
 from sandseal_signing.manifest import parse_manifest
+from vectors.hostile import registries
 from vectors.hostile.case import Case, content
 
 SPEC = parse_manifest(content()["bundle.json"]).model
 
 
 def cases() -> Iterator[tuple[str, Case]]:
-    """All of this file by name."""
+    """All of this file and of what a registry sees by name."""
+    yield from registries.cases()
     for name, (stands_for, data) in _GRAPHS.items():
         yield f"graph-{name}", Case(stands_for, lambda _, data=data: check_graph(SPEC, data))
     for name, (stands_for, data) in _MODULES.items():

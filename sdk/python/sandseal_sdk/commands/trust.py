@@ -1,4 +1,4 @@
-"""For operators: trust add, list, check, explain, revoke, sign, replace."""
+"""For operators: trust add, list, check, explain, revoke, sign, replace, permit."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sandseal_sdk.client import Client
+from sandseal_sdk.commands.permit import permit
 from sandseal_sdk.commands.publishing import load_policy, read_key
 from sandseal_sdk.console import note, out, table
 from sandseal_sdk.contexts import current_context
@@ -29,7 +30,7 @@ ContextName = Annotated[str, typer.Option("--context", help="A name given to `sa
 def register(app: typer.Typer) -> None:
     """Add the group."""
     group = typer.Typer(help="See, check and change who is trusted.", no_args_is_help=True)
-    for command in (add, check, explain_key, list_policy, replace, revoke, sign):
+    for command in (add, check, explain_key, list_policy, permit, replace, revoke, sign):
         group.command({"explain_key": "explain", "list_policy": "list"}.get(command.__name__, command.__name__))(
             command
         )
@@ -90,10 +91,10 @@ def explain_key(
 def list_policy(trust: Offline = None, context: ContextName = "default") -> None:
     """Show the keys, rules and revocations in force."""
     if trust:
-        policy: dict[str, Any] = {**policy_data(load_policy(trust)), "problem": None}
+        policy: dict[str, Any] = {**policy_data(load_policy(trust)), "problem": None, "permits": []}
     else:
         with _client(context) as client:
-            policy = client.trust()
+            policy = {**client.trust(), "permits": client.permits()}
     keys = [
         [k["name"], k["holder"], k["fingerprint"][:16], k["not_after"] or "", "revoked" if k["revoked"] else ""]
         for k in policy["keys"]
@@ -107,6 +108,8 @@ def list_policy(trust: Offline = None, context: ContextName = "default") -> None
     for kind, digests in policy["revoked"].items():
         for digest in digests:
             out.print(f"revoked {kind.removesuffix('s')} {digest}")
+    for one in policy["permits"]:
+        out.print(f"permit for {one['name']} to bundle {one['to_bundle']}: {one['problem'] or 'open'}", markup=False)
     if policy["problem"]:
         note(f"the file on the host's disk is not in force: {policy['problem']}")
     out.print(f"serial {policy['serial']}")

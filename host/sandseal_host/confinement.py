@@ -1,7 +1,8 @@
 """What a process gives up for good before it touches bytes that may be made to harm it.
 
 Resource limits hold wherever Python has them. The rest is Linux's: a network and a user namespace of its own, no new
-privileges, death with the parent, and Landlock, after which it opens nothing but what it was left.
+privileges, death with the parent, Landlock, after which it opens nothing but what it was left, and seccomp
+(`seccomp.py`).
 """
 
 import ctypes
@@ -14,8 +15,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from sandseal_host.seccomp import refuse_calls
+
 # What a system may not let a process have.
 _NETWORK, _USERS, _FILES = "a network of its own", "a user namespace of its own", "closed files (Landlock)"
+_CALLS = "refused system calls (seccomp)"
 
 _LARGEST_FILE = 64 << 20  # wasmtime keeps a module's data in a memfd, and a module has at most 64 MiB
 _OPEN_FILES = 64
@@ -34,14 +38,18 @@ _TCP, _TCP_SINCE = 0b11, 4
 _SIGNALS_AND_SOCKETS, _SCOPES_SINCE = 0b11, 6  # of processes outside
 
 
-def confine(*, memory: int, cpu_s: int, threads: int, readable: Iterable[str] | None) -> tuple[str, ...]:
+def confine(
+    *, memory: int, cpu_s: int | None, threads: int, readable: Iterable[str] | None, largest_file: int = _LARGEST_FILE
+) -> tuple[str, ...]:
     """Limit this process and whatever it starts; to be called while it has one thread.
 
     Args:
         memory: bytes of heap, thread stacks and private mappings (RLIMIT_DATA: under RLIMIT_AS wasmtime aborts).
-        cpu_s: seconds of processor time, all threads together; SIGXCPU ends the process then.
+        cpu_s: seconds of processor time, all threads together; SIGXCPU ends the process then. None is no limit.
         threads: that the work itself needs at once.
-        readable: files and folders that it can still open for reading; None leaves all files as they are.
+        readable: files and folders that it can still open for reading; None leaves all files and system calls as
+            they are.
+        largest_file: bytes up to which it can write to what it was left open; by default enough for wasmtime's own.
 
     Returns:
         What this system could not do, as nouns for a log line.
@@ -53,14 +61,17 @@ def confine(*, memory: int, cpu_s: int, threads: int, readable: Iterable[str] | 
         with suppress(OSError):  # where memory is short, this process goes first
             Path("/proc/self/oom_score_adj").write_text("1000")
     _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, _LARGEST_FILE)
+    _limit(resource.RLIMIT_FSIZE, largest_file)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
-    _limit(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)
+    if cpu_s is not None:
+        _limit(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)
     _limit(resource.RLIMIT_DATA, memory)
     if linux and _USERS not in missing:
         _limit_threads(threads + _SPARE_THREADS)
     if readable is None or not (linux and _leave_files(readable)):
         missing.append(_FILES)
+    if readable is None or not (linux and refuse_calls()):
+        missing.append(_CALLS)
     return tuple(missing)
 
 
