@@ -185,3 +185,20 @@ def test_nothing_holds_a_call_once_it_is_answered(pool: StagePool, engine: Sandb
     finally:
         gc.enable()
         refusing.close()
+
+
+def test_a_caller_who_leaves_frees_the_thread(engine: SandboxEngine) -> None:
+    pool = StagePool(engine.compile(SLOW, stage_spec(time_ms=20_000)), 1)
+
+    async def main() -> None:
+        held = await hold(pool)
+        held.cancel()
+        while pool.statistics().running:  # noqa: ASYNC110 - it runs on a thread
+            await asyncio.sleep(0.01)
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < 5
+    statistics = pool.plugin_statistics()
+    assert (statistics.calls, statistics.cancelled, statistics.failed) == (1, 1, 0)
+    pool.close()

@@ -1,12 +1,15 @@
 """Plugins in wasmtime; the only room that knows it.
 
 engine      SandboxEngine: compiles stages, one per process
+compiler    Compiler: modules compiled in a limited child; code_cache: what it compiled, kept under a MAC
 plugin      Plugin: a compiled stage, called from any thread, a fresh instance per call
 pool        StagePool: its calls in order of urgency over threads
+workers     Workers: the same in processes that all plugins share; names what belongs to it
 instance    one guest that follows ABI v1
 store       one wasmtime store; the only place where guest code runs
 program     what instances share; module, imports: what a module may export and import
 abi         ABI v1 in bytes (sdk/abi/abi-v1.md); memory: the guest's memory as the host reads it
+snapshot    what `_initialize` leaves behind, for builds
 deadline, ticker, guest, traps, log, text, statistics, config
 raw         wasmtime's C API by ctypes
 """
@@ -17,7 +20,11 @@ from sandseal_host.sandbox.instance import Instance
 from sandseal_host.sandbox.log import LogSink
 from sandseal_host.sandbox.plugin import Plugin
 from sandseal_host.sandbox.pool import StagePool
-from sandseal_host.sandbox.statistics import PluginStatistics, PoolStatistics
+from sandseal_host.sandbox.snapshot import Snapshot, take_snapshot
+from sandseal_host.sandbox.statistics import InstanceUsage, PluginStatistics, PoolStatistics, WorkerStatistics
+from sandseal_host.sandbox.worker_plugin import WorkerPlugin
+from sandseal_host.sandbox.worker_stage import WorkerStage
+from sandseal_host.sandbox.workers import Workers
 
 __all__ = [
     "MAX_INSTANCES",
@@ -25,7 +32,14 @@ __all__ = [
     "Plugin",
     "Instance",
     "StagePool",
+    "Workers",
+    "WorkerStage",
+    "WorkerPlugin",
     "LogSink",
+    "Snapshot",
+    "take_snapshot",
+    "InstanceUsage",
     "PluginStatistics",
     "PoolStatistics",
+    "WorkerStatistics",
 ]

@@ -1,10 +1,10 @@
 """ABI v1 in bytes: one call laid out in guest memory, and its outputs checked and copied out (sdk/abi/abi-v1.md)."""
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ TENSOR = struct.Struct("<4IQ8q2I")
 _REFUSAL = struct.Struct("<2I")
 _REFUSAL_AT = 32  # sandseal_call.error
 _FREE = -1
+
+Allocate = Callable[[Any, np.dtype[Any]], NDArray[Any]]
+"""Makes an array of a shape and a data type, for an output to be copied to."""
 
 
 class _Described(NamedTuple):
@@ -92,7 +95,7 @@ class StageForm:
         memory.write(block, b"".join(self._head(block, layout)))
         for tensor, at in zip(layout.inputs, layout.data_at, strict=True):
             data = np.ascontiguousarray(tensor.data)
-            raw.copy(memory.base + block + at, _address(data), data.nbytes)
+            raw.copy(memory.base + block + at, address_of_array(data), data.nbytes)
 
     def _head(self, block: int, layout: Layout) -> Iterable[bytes]:
         spec, parameters = self.spec, layout.parameters
@@ -110,13 +113,16 @@ class StageForm:
         yield self._fixed
         yield parameters
 
-    def read_outputs(self, memory: GuestMemory, block: int, free: dict[str, int]) -> tuple[Tensor, ...]:
+    def read_outputs(
+        self, memory: GuestMemory, block: int, free: dict[str, int], allocate: Allocate = np.empty
+    ) -> tuple[Tensor, ...]:
         """Check the outputs that the guest described and copy them out.
 
         Args:
             memory: as it is after the call.
             block: where the call lies; pointers that the guest may have changed are not followed.
             free: sizes of the named axes of the inputs.
+            allocate: where they are copied to.
 
         Raises:
             PluginBadOutput: a descriptor breaks the ABI or the stage's spec.
@@ -130,7 +136,7 @@ class StageForm:
             total += output.size
             if total > memory.size:
                 raise output.bad(f"the outputs together have more bytes than the memory's {memory.size}")
-            tensors.append(output.copy(memory))
+            tensors.append(output.copy(memory, allocate))
         return tuple(tensors)
 
 
@@ -176,14 +182,14 @@ class _Output:
         if self.size and not memory.holds(self.data, self.size):
             raise self.bad(f"has {self.size} bytes at {self.data:#x}, beyond the memory's {memory.size}")
 
-    def copy(self, memory: GuestMemory) -> Tensor:
+    def copy(self, memory: GuestMemory, allocate: Allocate) -> Tensor:
         """The output as a tensor that owns its memory; checks what only the data can show wrong."""
         spec, flat = self.its.spec, self.its.spec.dtype is DataType.BYTES
         try:
-            array = np.empty(self.size if flat else self.shape, KINDS[spec.dtype].numpy)
+            array = allocate(self.size if flat else self.shape, KINDS[spec.dtype].numpy)
         except ValueError as error:  # axes that no array can have, next to one of size 0
             raise self.bad(f"has shape {list(self.shape)}: {error}") from error
-        raw.copy(_address(array), memory.base + self.data, self.size)
+        raw.copy(address_of_array(array), memory.base + self.data, self.size)
         if flat:
             try:
                 check_bytes_elements(spec.name, array.data, prod(self.shape))
@@ -229,6 +235,7 @@ def _padded(data: bytes) -> bytes:
     return data.ljust(_align(len(data)), b"\0")
 
 
-def _address(array: NDArray[np.generic]) -> int:
+def address_of_array(array: NDArray[Any]) -> int:
+    """Where an array's data lies."""
     at: int = array.__array_interface__["data"][0]
     return at

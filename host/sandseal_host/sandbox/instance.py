@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from sandseal_host.errors import InputRefused, NotReady, PluginBadOutput, PluginOutOfMemory, PluginTrapped
-from sandseal_host.sandbox.abi import ALIGNMENT, read_refusal
-from sandseal_host.sandbox.program import ABI, ALLOC, INITIALIZE, RESET, Program
+import numpy as np
+
+from sandseal_host.errors import InputRefused, NotReady, PluginBadOutput, PluginTrapped
+from sandseal_host.sandbox.abi import ALIGNMENT, Allocate, read_refusal
+from sandseal_host.sandbox.guest import Cancelled
+from sandseal_host.sandbox.program import ABI, ALLOC, INITIALIZE, RESET, Program, no_room
+from sandseal_host.sandbox.statistics import InstanceUsage
 from sandseal_host.sandbox.store import GuestStore
 from sandseal_host.sandbox.text import printable
 from sandseal_host.tensors import Tensor
@@ -21,6 +25,7 @@ class Instance:
 
     Args:
         program: what to instantiate.
+        cancelled: see `GuestStore`; what runs then fails with ClientGone.
 
     Raises:
         NotReady: the engine is closed.
@@ -28,11 +33,12 @@ class Instance:
         PluginTrapped: `_initialize` trapped or ran too long.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, cancelled: Cancelled | None = None) -> None:
         self._program = program
         self._lock = threading.Lock()
         self._fresh = True
-        self._guest: GuestStore | None = GuestStore(program)
+        self._usage: InstanceUsage | None = None
+        self._guest: GuestStore | None = GuestStore(program, cancelled)
         if program.initializes:
             self._initialize(self._guest)
 
@@ -55,15 +61,18 @@ class Instance:
             finally:
                 guest.end()
 
-    def call(self, inputs: Sequence[Tensor], parameters: bytes = b"{}") -> tuple[Tensor, ...]:
+    def call(
+        self, inputs: Sequence[Tensor], parameters: bytes = b"{}", allocate: Allocate = np.empty
+    ) -> tuple[Tensor, ...]:
         """Run the stage.
 
         Args:
             inputs: in the order of the stage's spec.
             parameters: the request's parameters, UTF-8 JSON.
+            allocate: what makes the outputs' arrays.
 
         Returns:
-            The outputs in the order of the spec; they own their memory.
+            The outputs in the order of the spec; nothing of them is the guest's memory.
 
         Raises:
             RequestInvalid: the inputs are not what the spec says.
@@ -74,12 +83,25 @@ class Instance:
         with self._lock:
             guest = self._begin()
             try:
-                outputs = self._call(guest, inputs, parameters)
+                outputs = self._call(guest, inputs, parameters, allocate)
             except BaseException as error:
                 self._end(guest, error)
                 raise
             self._end(guest, None)
             return outputs
+
+    def usage(self) -> InstanceUsage:
+        """What it has used so far, also after a trap closed it.
+
+        Raises:
+            NotReady: it was closed, and not by a trap, before anybody asked.
+        """
+        with self._lock:
+            if self._guest:
+                self._usage = self._guest.usage()
+            if self._usage is None:
+                raise NotReady(f"this instance of plugin {self._program.label!r} is closed")
+            return self._usage
 
     def close(self) -> None:
         """Drop the guest and its memory; waits for a running call."""
@@ -110,11 +132,15 @@ class Instance:
 
     def _end(self, guest: GuestStore, error: BaseException | None) -> None:
         guest.end()
-        self._program.tally.add(error, guest.deadline.cpu_s)
+        clock, memory_bytes = guest.deadline, guest.memory().size
+        self._program.tally.add(error, cpu_s=clock.cpu_s, wall_s=clock.wall_s, memory_bytes=memory_bytes)
         if guest.ended:
+            self._usage = guest.usage()
             self._drop()
 
-    def _call(self, guest: GuestStore, inputs: Sequence[Tensor], parameters: bytes) -> tuple[Tensor, ...]:
+    def _call(
+        self, guest: GuestStore, inputs: Sequence[Tensor], parameters: bytes, allocate: Allocate
+    ) -> tuple[Tensor, ...]:
         form = self._program.form
         layout, free = form.lay_out(inputs, parameters)
         if self._program.resets and not self._fresh:
@@ -132,17 +158,14 @@ class Instance:
             raise self._refused(text, MAX_STATUS) from trap
         if status:
             raise self._not_done(guest, block, status)
-        return form.read_outputs(guest.memory(), block, free)
+        return form.read_outputs(guest.memory(), block, free, allocate)
 
     def _allocate(self, guest: GuestStore, size: int) -> int:
         """The guest's address of room for `size` bytes."""
         label, limit = self._program.label, self._program.memory_limit
         block = guest.run(ALLOC, size, ALIGNMENT) & 0xFFFFFFFF if size < limit else 0
         if not block:
-            raise PluginOutOfMemory(
-                f"plugin {label!r} has no room for a call of {size} bytes within its {limit >> 20} MiB",
-                plugin=label, function=ALLOC, trap="out_of_memory", frames=[], wanted=size, limit=limit,
-            )  # fmt: skip
+            raise no_room(label, size, limit)
         if block % ALIGNMENT or not guest.memory().holds(block, size):
             raise PluginBadOutput(
                 f"plugin {label!r}: {ALLOC} returned {block:#x} for {size} bytes, which is not aligned to"

@@ -32,7 +32,7 @@ class GuestLog:
     """
 
     def __init__(self, label: str, sink: LogSink) -> None:
-        self._label = label
+        self.label = label
         self._sink = sink
         self._lock = threading.Lock()
         self._tokens = float(BURST)
@@ -57,8 +57,8 @@ class GuestLog:
             unsaid, self._unsaid = self._unsaid, 0
         with contextlib.suppress(Exception):
             if unsaid:
-                self._sink(self._label, logging.WARNING, f"({unsaid} lines dropped: too many at once)")
-            self._sink(self._label, _LEVELS[min(level, 3)], printable(text, MAX_LINE))
+                self._sink(self.label, logging.WARNING, f"({unsaid} lines dropped: too many at once)")
+            self._sink(self.label, _LEVELS[min(level, 3)], printable(text, MAX_LINE))
 
     def _take(self) -> bool:
         now = time.monotonic()

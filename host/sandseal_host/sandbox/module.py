@@ -146,6 +146,10 @@ class _Parser:
 
     def _number(self) -> int:
         """An unsigned LEB128 number of at most 32 bits."""
+        value = self._wasm[self._at]
+        if value < 0x80:  # nearly all of them
+            self._at += 1
+            return value
         value = 0
         for shift in range(0, 35, 7):
             byte = self._byte()

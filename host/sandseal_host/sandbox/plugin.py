@@ -6,6 +6,7 @@ from typing import Self
 
 from sandseal_host.errors import NotReady, PluginInvalid
 from sandseal_host.sandbox.abi import VERSION
+from sandseal_host.sandbox.guest import Cancelled
 from sandseal_host.sandbox.instance import Instance
 from sandseal_host.sandbox.program import Program
 from sandseal_host.sandbox.statistics import PluginStatistics
@@ -38,13 +39,18 @@ class Plugin:
                 plugin=self.label, version=version,
             )  # fmt: skip
 
-    def call(self, inputs: Sequence[Tensor], parameters: bytes = b"{}") -> tuple[Tensor, ...]:
-        """Run the stage on a fresh instance that nothing else will see; arguments and errors as `Instance.call`."""
-        with self.instance() as instance:
+    def call(
+        self, inputs: Sequence[Tensor], parameters: bytes = b"{}", cancelled: Cancelled | None = None
+    ) -> tuple[Tensor, ...]:
+        """Run the stage on a fresh instance that nothing else will see; arguments and errors as `Instance`'s."""
+        with self.instance(cancelled) as instance:
             return instance.call(inputs, parameters)
 
-    def instance(self) -> Instance:
+    def instance(self, cancelled: Cancelled | None = None) -> Instance:
         """A fresh instance to call more than once: for tests, benchmarks and streams.
+
+        Args:
+            cancelled: see `Instance`.
 
         Raises:
             NotReady: the plugin is closed.
@@ -52,12 +58,11 @@ class Plugin:
         program = self._program
         if program is None:
             raise NotReady(f"plugin {self.label!r} is closed")
-        return Instance(program)
+        return Instance(program, cancelled)
 
     def statistics(self) -> PluginStatistics:
         """Counts since it was compiled."""
-        tally, log = self._tally, self._log
-        return PluginStatistics(tally.calls, tally.refused, tally.failed, tally.cpu_s, log.lines, log.dropped)
+        return self._tally.statistics(self._log)
 
     def close(self) -> None:
         """Take no new calls; the code is freed when the last running one has ended."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sandseal_host.errors import DeadlineExpired, QueueFull, ShuttingDown
 from sandseal_host.sandbox.plugin import Plugin
-from sandseal_host.sandbox.statistics import PoolStatistics
+from sandseal_host.sandbox.statistics import PluginStatistics, PoolStatistics
 from sandseal_host.tensors import Tensor
 
 _LONGEST_TIMER = 1e6  # seconds; event loops do not take infinity
@@ -25,6 +25,7 @@ class _Job:
     deadline: float = field(compare=False)
     loop: asyncio.AbstractEventLoop = field(compare=False)
     answer: "asyncio.Future[tuple[Tensor, ...]]" = field(compare=False)
+    left: threading.Event = field(default_factory=threading.Event, compare=False)
 
     def settle(self, outputs: tuple[Tensor, ...] | None, error: BaseException | None) -> None:
         """Hand the answer to the caller's loop, from any thread; nobody may be left there."""
@@ -89,6 +90,7 @@ class StagePool:
         try:
             return await job.answer
         except asyncio.CancelledError:
+            job.left.set()  # which the guest's thread looks at, if it is running
             self._cancelled += self._take_back(job)
             raise
         finally:
@@ -101,6 +103,10 @@ class StagePool:
             return PoolStatistics(
                 len(self._threads), len(self._queue), self._running, self._done, self._expired, self._cancelled
             )
+
+    def plugin_statistics(self) -> PluginStatistics:
+        """Counts of the plugin's calls since it was compiled."""
+        return self._plugin.statistics()
 
     def close(self) -> None:
         """Refuse what waits, let running calls end within their limits, and close the plugin."""
@@ -148,7 +154,7 @@ class StagePool:
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
-            job.settle(*self._attempt(job.inputs, job.parameters, job.deadline))
+            job.settle(*self._attempt(job))
             del job  # the call is answered: hold neither its tensors while waiting, nor its error in a cycle
 
     def _next(self) -> _Job | None:
@@ -159,16 +165,15 @@ class StagePool:
             self._running += 1
             return heapq.heappop(self._queue)
 
-    def _attempt(
-        self, inputs: tuple[Tensor, ...], parameters: bytes, deadline: float
-    ) -> tuple[tuple[Tensor, ...] | None, BaseException | None]:
+    def _attempt(self, job: _Job) -> tuple[tuple[Tensor, ...] | None, BaseException | None]:
         try:
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= job.deadline:
                 raise self._late()
-            return self._plugin.call(inputs, parameters), None
+            return self._plugin.call(job.inputs, job.parameters, job.left.is_set), None
         except BaseException as error:
             return None, error
         finally:
             with self._changed:
                 self._running -= 1
                 self._done += 1
+            del job  # an error holds this frame; with the job in it, it would hold itself

@@ -1,6 +1,6 @@
 """A compiled and linked stage: everything that its instances share, and nothing that changes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from wasmtime import Engine, FuncType, InstancePre, Linker, Module, WasmtimeError
@@ -8,11 +8,11 @@ from wasmtime import Engine, FuncType, InstancePre, Linker, Module, WasmtimeErro
 from sandseal_host.errors import PluginInvalid, PluginOutOfMemory
 from sandseal_host.sandbox import raw
 from sandseal_host.sandbox.abi import StageForm
+from sandseal_host.sandbox.compiler import does_not_compile
 from sandseal_host.sandbox.imports import define_imports
 from sandseal_host.sandbox.log import GuestLog
 from sandseal_host.sandbox.module import PAGE, ModuleOutline, read_outline
 from sandseal_host.sandbox.statistics import Tally
-from sandseal_host.sandbox.text import printable
 from sandseal_host.sandbox.ticker import Ticker
 from sandseal_signing.manifest import StageSpec
 
@@ -38,6 +38,7 @@ class Program:
         assets: the signed files that the stage lists.
         initializes: it exports `_initialize`.
         resets: it exports `sandseal_reset`.
+        fuel: instructions are counted.
     """
 
     label: str
@@ -51,6 +52,7 @@ class Program:
     assets: Mapping[str, bytes]
     initializes: bool
     resets: bool
+    fuel: bool
 
     @property
     def spec(self) -> StageSpec:
@@ -63,10 +65,22 @@ class Program:
         return self.spec.limits.memory_mib << 20
 
 
+def no_room(label: str, size: int, limit: int) -> PluginOutOfMemory:
+    """The error for a call of `size` bytes that does not fit into the guest's memory."""
+    return PluginOutOfMemory(
+        f"plugin {label!r} has no room for a call of {size} bytes within its {limit >> 20} MiB",
+        plugin=label, function=ALLOC, trap="out_of_memory", frames=[], wanted=size, limit=limit,
+    )  # fmt: skip
+
+
 def link(
-    engine: Engine, ticker: Ticker, wasm: bytes, spec: StageSpec, assets: Mapping[str, bytes], log: GuestLog, label: str
-) -> Program:
+    engine: Engine, ticker: Ticker, wasm: bytes, compiled: Callable[[], Module], spec: StageSpec,
+    assets: Mapping[str, bytes], log: GuestLog, label: str, *, fuel: bool = False,
+) -> Program:  # fmt: skip
     """Check, compile and link a stage's module; runs no guest code.
+
+    Args:
+        compiled: gives the module's code; asked once its outline is good.
 
     Raises:
         PluginInvalid: not wasm, a start section, wrong exports, forbidden imports, or it does not compile.
@@ -75,14 +89,13 @@ def link(
     outline = read_outline(wasm, label)
     _check_outline(outline, spec, label)
     try:
-        module = Module(engine, wasm)
+        module = compiled()
         _check_types(module, spec)
         linker = Linker(engine)
         define_imports(linker, outline, spec, label)
         linked = linker.instantiate_pre(module)
     except WasmtimeError as error:
-        why = printable(" ".join(str(error).split()), 500)
-        raise PluginInvalid(f"plugin {label!r} does not compile: {why}", plugin=label) from None
+        raise does_not_compile(label, str(error)) from None
     return Program(
         label=label,
         form=StageForm(spec, label),
@@ -95,6 +108,7 @@ def link(
         assets=_granted(assets, spec, label),
         initializes=INITIALIZE in outline.exports,
         resets=RESET in outline.exports,
+        fuel=fuel,
     )
 
 
@@ -131,11 +145,12 @@ def _check_types(module: Module, spec: StageSpec) -> None:
     """Hear from wasmtime too what will be called unchecked; only names whose signature we have read (see module.py)."""
     called = {**_REQUIRED, **_OPTIONAL, spec.function: _STAGE}
     for export in module.exports:
-        kind = export.type if export.name in called else None
+        name = export.name
+        kind = export.type if name in called else None
         if isinstance(kind, FuncType):
             found = f"({' '.join(map(str, kind.params))}) -> ({' '.join(map(str, kind.results))})"
-            if found != called[export.name]:
-                raise WasmtimeError(f"export {export.name!r} is {found} to the compiler")
+            if found != called[name]:
+                raise WasmtimeError(f"export {name!r} is {found} to the compiler")
 
 
 def _granted(assets: Mapping[str, bytes], spec: StageSpec, label: str) -> Mapping[str, bytes]:

@@ -11,7 +11,7 @@ Every argument is an address or a number and nothing is checked: signatures are 
 
 import ctypes
 from collections.abc import Callable
-from ctypes import addressof, c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
+from ctypes import addressof, c_bool, c_char_p, c_int, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 from typing import Any
 
 from wasmtime import _ffi as ffi
@@ -42,6 +42,9 @@ store_on_epoch: Callable[[int, int, None, None], None] = _bind(
     _HELD, "wasmtime_store_epoch_deadline_callback", None, c_void_p, c_void_p, c_void_p, c_void_p
 )
 set_deadline: Callable[[int, int], None] = _bind(_HELD, "wasmtime_context_set_epoch_deadline", None, c_void_p, c_uint64)
+# context, instructions: an error where the engine counts none, or None
+set_fuel: Callable[[int, int], int | None] = _bind(_HELD, "wasmtime_context_set_fuel", c_void_p, c_void_p, c_uint64)
+get_fuel: Callable[[int, int], int | None] = _bind(_HELD, "wasmtime_context_get_fuel", c_void_p, c_void_p, c_void_p)
 advance_epoch: Callable[[int], None] = _bind(_HELD, "wasmtime_engine_increment_epoch", None, c_void_p)
 # instance_pre, context, instance (out), trap (out): an error or None; no start section, so no guest code
 instantiate: Callable[[int, int, int, int], int | None] = _bind(
@@ -73,6 +76,10 @@ EpochCallback = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_void_
 _MEMMOVE = ctypes.cast(ctypes.memmove, c_void_p).value or 0
 _copy_held: Callable[[int, int | bytes, int], int] = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)(_MEMMOVE)
 _copy_free: Callable[[int, int | bytes, int], int] = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t)(_MEMMOVE)
+
+_MEMSET = ctypes.cast(ctypes.memset, c_void_p).value or 0
+# address, byte, how many of them
+fill: Callable[[int, int, int], int] = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_int, c_size_t)(_MEMSET)
 
 
 def copy(target: int, source: int | bytes, size: int) -> None:

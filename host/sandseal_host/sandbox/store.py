@@ -5,21 +5,24 @@ from ctypes import addressof, c_int32, c_uint8, c_uint64, c_void_p, sizeof
 
 from wasmtime import _ffi as ffi
 
-from sandseal_host.errors import PluginInvalid, QueueFull
+from sandseal_host.errors import ClientGone, PluginInvalid, QueueFull
 from sandseal_host.sandbox import raw
 from sandseal_host.sandbox.config import MAX_TABLE_ELEMENTS, MAX_TABLES
 from sandseal_host.sandbox.deadline import Deadline
-from sandseal_host.sandbox.guest import GuestFault, here
+from sandseal_host.sandbox.guest import Cancelled, GuestFault, here
 from sandseal_host.sandbox.log import GuestLog
 from sandseal_host.sandbox.memory import GuestMemory
 from sandseal_host.sandbox.program import MEMORY, Program
+from sandseal_host.sandbox.statistics import InstanceUsage
 from sandseal_host.sandbox.traps import GuestTrap, take_error, take_trap
 
 _INTS_PER_SLOT = sizeof(ffi.wasmtime_val_raw_t) // 4
 _MAX_ARGUMENTS = 2
 _UNLIMITED = 1 << 40  # ticks
+_FUEL = 1 << 62  # instructions, where they are counted: never the limit
 _CONTINUE = 0  # WASMTIME_UPDATE_DEADLINE_CONTINUE
 _TIME_IS_UP = b"time is up"
+_LOOK_TICKS = 25  # epoch ticks between two looks at whether a call's caller has left
 
 
 def _on_epoch(_context: int, _data: int, ticks: int, kind: int) -> int:
@@ -29,7 +32,9 @@ def _on_epoch(_context: int, _data: int, ticks: int, kind: int) -> int:
         if guest is None:
             return raw.error_new(_TIME_IS_UP)
         guest.deadline.count()
-        left = guest.deadline.ticks()
+        if guest.cancelled is not None and guest.cancelled():
+            raise ClientGone("nobody waits for this call any more")
+        left = guest.ticks()
         if left:
             c_uint64.from_address(ticks).value = left
             c_uint8.from_address(kind).value = _CONTINUE
@@ -50,6 +55,7 @@ class GuestStore:
 
     Args:
         program: what to instantiate. No guest code runs yet.
+        cancelled: says that nobody waits for the call any more; asked every 50 ms, on the guest's thread.
 
     Raises:
         QueueFull: as many instances are alive as the engine has room for.
@@ -57,8 +63,9 @@ class GuestStore:
         PluginTrapped: a data or element segment does not fit.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, cancelled: Cancelled | None = None) -> None:
         self._store: int | None = None
+        self.cancelled = cancelled
         self._program = program
         self.log: GuestLog | None = program.log if "log" in program.spec.imports else None
         self.assets: Mapping[str, bytes] = program.assets
@@ -81,6 +88,8 @@ class GuestStore:
         self._context = raw.store_context(store)
         raw.store_limits(store, program.memory_limit, MAX_TABLE_ELEMENTS, 1, MAX_TABLES, 1)
         raw.store_on_epoch(store, _ON_EPOCH, None, None)
+        if program.fuel:
+            raw.set_fuel(self._context, _FUEL)
         # Segments that wasmtime cannot map are copied by code with an epoch check; their size bounds its time.
         raw.set_deadline(self._context, _UNLIMITED)
         instance, trap = addressof(self._instance), addressof(self._trap)
@@ -108,6 +117,13 @@ class GuestStore:
         at = raw.address_of(self._memory)
         return GuestMemory(raw.memory_data(self._context, at) or 0, raw.memory_size(self._context, at))
 
+    def usage(self) -> InstanceUsage:
+        """What it has used so far."""
+        left = c_uint64(_FUEL)
+        if self._program.fuel:
+            raw.get_fuel(self._context, addressof(left))
+        return InstanceUsage(_FUEL - left.value, self.memory().size, self.deadline.cpu_s)
+
     def begin(self) -> None:
         """Start a call's clock; `end` must follow.
 
@@ -116,7 +132,12 @@ class GuestStore:
         """
         self._program.ticker.begin()
         self.deadline.enter()
-        raw.set_deadline(self._context, self.deadline.ticks())
+        raw.set_deadline(self._context, self.ticks())
+
+    def ticks(self) -> int:
+        """Epoch ticks until the next look at the clock or the caller is due; 0 when the time is up."""
+        left = self.deadline.ticks()
+        return left if self.cancelled is None else min(left, _LOOK_TICKS)
 
     def end(self) -> None:
         """Stop the call's clock."""

@@ -14,6 +14,8 @@ from sandseal_host.errors import PluginOutOfMemory, PluginTimeout, PluginTrapped
 from sandseal_host.sandbox.text import printable
 
 _MAX_FRAMES, _MAX_NAME = 16, 200
+# A frame of a message: its number, and its lines up to the next one.
+_FRAME = re.compile(r"^ +(\d+): (.*\n(?:(?! +\d+: ).*\n)*)", re.MULTILINE)
 _UNKNOWN_OFFSET = 2**64 - 1
 
 # Trap codes that are more than "the guest's own fault"; every other one is a plain PluginTrapped.
@@ -30,8 +32,9 @@ class GuestTrap:
 
     Args:
         code: wasmtime's trap code in lower case (`unreachable`, `memory_out_of_bounds`, `stack_overflow`, ...).
-        frames: innermost first; `function`, `offset` in the module, and `at` (`file:line:column`) where the module
-            has DWARF and WASMTIME_BACKTRACE_DETAILS=1 was set before the engine was made.
+        frames: innermost first; `function`, `offset` in the module, and `at` (`file:line:column`, of inlined functions
+            one after another) where the module has DWARF and WASMTIME_BACKTRACE_DETAILS=1 was set before the engine was
+            made.
     """
 
     code: str
@@ -75,20 +78,21 @@ def _code(pointer: Any) -> str:
 
 def _take_frames(vector: Any, message: str) -> Sequence[Mapping[str, Any]]:
     """The frames in a vector, which is freed. Only the message has source lines, so they are read from there."""
-    places = dict(re.findall(r"^ *(\d+): .*\n +at (.+)$", message, re.MULTILINE))
+    trace = message.partition("\nCaused by:")[0] + "\n"  # which is numbered too
+    places = {number: re.findall(r"^ +at (.+)$", rest, re.MULTILINE) for number, rest in _FRAME.findall(trace)}
     try:
-        return tuple(_frame(vector.data[i], places.get(str(i))) for i in range(min(vector.size, _MAX_FRAMES)))
+        return tuple(_frame(vector.data[i], places.get(str(i), ())) for i in range(min(vector.size, _MAX_FRAMES)))
     finally:
         ffi.wasm_frame_vec_delete(byref(vector))
 
 
-def _frame(pointer: Any, place: str | None) -> Mapping[str, Any]:
+def _frame(pointer: Any, places: Sequence[str]) -> Mapping[str, Any]:
     name, offset = ffi.wasmtime_frame_func_name(pointer), ffi.wasm_frame_module_offset(pointer)
     function = ctypes.string_at(name.contents.data, name.contents.size) if name else b""
     shown = printable(function, _MAX_NAME) or f"function {ffi.wasm_frame_func_index(pointer)}"
     frame: dict[str, Any] = {"function": shown}
     if offset != _UNKNOWN_OFFSET:
         frame["offset"] = offset
-    if place:
-        frame["at"] = printable(place, _MAX_NAME)
+    if places:
+        frame["at"] = [printable(place[-_MAX_NAME:], _MAX_NAME) for place in places]
     return frame
