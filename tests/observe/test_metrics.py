@@ -32,6 +32,12 @@ class Outer:
     inner: Inner | None
 
 
+@dataclass(frozen=True)
+class Sizes:
+    rows_histogram: Any
+    rows_sum: int
+
+
 class TestRequests:
     def test_answers_by_code_and_class(self):
         metrics = HostMetrics()
@@ -75,6 +81,15 @@ class TestStatistics:
             ({**at, "by_reason": "delay"}, 1.0),
         ]
         assert "sandseal_thing_state" not in found
+
+    def test_a_mapping_of_bounds_is_a_histogram(self):
+        metrics = HostMetrics()
+        metrics.add("x", lambda: [({"model": name}, Sizes({1: 3, 4: 2}, 9)) for name in "ab"])
+        found = samples(metrics)
+        assert [labels["le"] for labels, _ in found["x_rows_bucket"]] == ["1", "4", "+Inf"] * 2
+        assert [value for _, value in found["x_rows_bucket"]] == [3.0, 5.0, 5.0] * 2
+        assert found["x_rows_sum"] == [({"model": "a"}, 9.0), ({"model": "b"}, 9.0)]
+        assert "x_rows_histogram" not in found
 
     def test_several_records_share_a_family(self):
         metrics = HostMetrics()

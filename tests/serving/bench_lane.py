@@ -49,7 +49,7 @@ async def cost(callers: int, inline_below_s: float) -> tuple[float, float, float
     statistics = lane.statistics()
     await lane.close()
     session.close()
-    rows = statistics.scheduler.batched_rows / (statistics.inline + statistics.threaded)
+    rows = statistics.scheduler.batch_rows_sum / (statistics.inline + statistics.threaded)
     return min(w for w, _ in rounds), min(p for _, p in rounds), rows
 
 

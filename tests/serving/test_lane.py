@@ -1,16 +1,25 @@
 import asyncio
 import itertools
+import random
 import threading
 import time
 
 import numpy as np
 import pytest
 
-from sandseal_host.errors import DeadlineExpired, MemoryExhausted, ModelFailed, NotReady, QueueFull, RequestInvalid
+from sandseal_host.errors import (
+    DeadlineExpired,
+    DeadlineImpossible,
+    MemoryExhausted,
+    ModelFailed,
+    NotReady,
+    QueueFull,
+    RequestInvalid,
+)
 from sandseal_host.serving.lane import Lane
-from sandseal_host.serving.request import BATCH, REALTIME
+from sandseal_host.serving.request import BATCH, REALTIME, STANDARD
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
-from support.serving import Doubler, request
+from support.serving import NEVER, Doubler, request
 
 THREADS = 0.0  # inline_below_s: no batch runs on the loop
 
@@ -137,8 +146,8 @@ def test_one_bad_input_fails_alone(inline_below_s):
 @lane_test
 async def test_what_no_input_causes_is_not_run_again():
     class Full(Doubler):
-        def run(self, requests):
-            super().run(requests)
+        def run(self, requests, handle=None):
+            super().run(requests, handle)
             raise MemoryExhausted("no room")
 
     runner = Full(max_rows=8)
@@ -146,6 +155,67 @@ async def test_what_no_input_causes_is_not_run_again():
     answers = await asyncio.gather(*(lane.run(request(n)) for n in range(3)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [MemoryExhausted] * 3
     assert runner.batches == [[0, 1, 2]]
+    await lane.close()
+
+
+@lane_test
+async def test_a_run_past_the_latest_deadline_in_it_is_terminated():
+    runner = Doubler(gate=threading.Event())  # never opens
+    lane = lane_of(runner)
+    began = time.monotonic()
+    answers = await asyncio.gather(
+        *(lane.run(request(n, deadline=began + seconds)) for n, seconds in ((0, 0.02), (1, 0.1))),
+        return_exceptions=True,
+    )
+    assert [type(answer) for answer in answers] == [DeadlineExpired] * 2
+    assert 0.1 <= time.monotonic() - began < 5.0
+    assert runner.batches == [[0, 1]]  # not run again
+    assert lane.statistics().terminated == 1
+    await lane.close()
+
+
+@lane_test
+async def test_a_run_that_somebody_waits_for_without_a_deadline_goes_on():
+    gate = threading.Event()
+    runner = Doubler(gate=gate)
+    lane = lane_of(runner)
+    answers = [
+        asyncio.create_task(lane.run(request(n, deadline=d))) for n, d in ((0, time.monotonic() + 0.02), (1, NEVER))
+    ]
+    await asyncio.sleep(0.1)
+    gate.set()
+    assert numbers(await asyncio.gather(*answers)) == [0, 2]  # late is better than never: it was in the batch anyway
+    assert lane.statistics().terminated == 0
+    await lane.close()
+
+
+@lane_test
+async def test_a_request_that_nobody_waits_for_is_not_run_alone():
+    gate = threading.Event()
+    runner = Doubler(max_rows=8, gate=gate, refuse=lambda rows: bool((rows == 3).any()))
+    lane = lane_of(runner)
+    tasks = [asyncio.create_task(lane.run(request(n))) for n in range(4)]
+    await asyncio.to_thread(runner.started.wait, 10)
+    tasks[1].cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(answers[3], ModelFailed)
+    assert runner.batches == [[0, 1, 2, 3], [0], [2], [3]]
+    await lane.close()
+
+
+@lane_test
+async def test_the_next_batch_is_gathered_while_this_one_runs():
+    gate = threading.Event()
+    runner = Doubler(max_rows=1, gate=gate)
+    lane = lane_of(runner, instances=2)
+    tasks = [asyncio.create_task(lane.run(request(n))) for n in range(3)]
+    await asyncio.to_thread(runner.begun.acquire)
+    await asyncio.to_thread(runner.begun.acquire)
+    assert lane.statistics().scheduler.running == 2
+    gate.set()
+    assert numbers(await asyncio.gather(*tasks)) == [0, 2, 4]
     await lane.close()
 
 
@@ -231,7 +301,7 @@ async def test_the_more_urgent_class_goes_first():
 async def test_close_answers_what_waits_and_refuses_what_comes():
     gate = threading.Event()
     runner = Doubler(max_rows=1, gate=gate)
-    lane = lane_of(runner)
+    lane = Lane(runner, SchedulerSettings(max_rows=1), name="closing", inline_below_s=THREADS)
     tasks = [asyncio.create_task(lane.run(request(number))) for number in range(3)]
     await asyncio.to_thread(runner.started.wait, 10)
     closing = asyncio.create_task(lane.close())
@@ -241,7 +311,7 @@ async def test_close_answers_what_waits_and_refuses_what_comes():
     gate.set()
     assert numbers(await asyncio.gather(*tasks)) == [0, 2, 4]
     await closing
-    assert not any(thread.name.startswith("lane-") for thread in threading.enumerate())
+    assert not any(thread.name.startswith("lane-closing") for thread in threading.enumerate())
 
 
 @lane_test
@@ -267,3 +337,61 @@ async def test_an_unused_lane_has_no_threads():
     lane = lane_of(Doubler(), instances=4)
     assert threading.active_count() == before
     await lane.close()
+
+
+@lane_test
+async def test_a_person_is_not_behind_a_flood():
+    runner = Doubler(max_rows=4, took_s=0.002)
+    lane = lane_of(runner, max_requests=100)
+    flood = [
+        asyncio.create_task(lane.run(request(n, service_class=BATCH, tenant="flood", arrival=time.monotonic())))
+        for n in range(300)
+    ]
+    await asyncio.sleep(0.01)
+    before = len(runner.batches)
+    response = await lane.run(request(1000, service_class=REALTIME, tenant="person", arrival=time.monotonic()))
+    assert numbers([response]) == [2000]
+    assert len(runner.batches) - before <= 3  # the one that ran, its own, and one that began meanwhile
+    answers = await asyncio.gather(*flood, return_exceptions=True)
+    assert sum(isinstance(answer, QueueFull) for answer in answers) >= 190
+    await lane.close()
+
+
+@pytest.mark.parametrize("inline_below_s", [THREADS, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_happens_each_gets_its_own_rows_or_a_reason(seed, inline_below_s):
+    chance = random.Random(seed)
+
+    async def one(lane: Lane, number: int) -> str:
+        await asyncio.sleep(chance.random() * 0.2)
+        rows, now = chance.randint(1, 4), time.monotonic()
+        asked = request(
+            number,
+            rows=rows,
+            service_class=chance.choice([REALTIME, STANDARD, BATCH]),
+            tenant=chance.choice("ab"),
+            arrival=now,
+            deadline=chance.choice([NEVER, now + 0.02]),
+        )
+        try:
+            async with asyncio.timeout(chance.choice([None, 0.01])):  # a client that leaves
+                response = await lane.run(asked)
+        except TimeoutError:
+            return "gone"
+        except (DeadlineExpired, DeadlineImpossible, QueueFull, ModelFailed) as error:
+            return type(error).__name__
+        assert response.outputs[0].data.tolist() == [[2.0 * number] * 2] * rows
+        return "answered"
+
+    async def test():
+        runner = Doubler(max_rows=8, took_s=0.002, refuse=lambda rows: bool((rows % 10 == 0).any()))
+        lane = lane_of(runner, instances=2, max_requests=100, inline_below_s=inline_below_s)
+        fates = await asyncio.gather(*(one(lane, number) for number in range(400)))
+        await lane.close()
+        assert "answered" in fates
+        assert "answered" not in fates[::10]
+        assert all(number % 10 == 0 for number, fate in enumerate(fates) if fate == "ModelFailed")
+        statistics = lane.statistics().scheduler
+        assert (statistics.requests, statistics.running) == (0, 0)
+
+    asyncio.run(asyncio.wait_for(test(), 20))

@@ -1,16 +1,24 @@
 """Every test is a table of times: what is added when, what starts when."""
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 from sandseal_host.errors import DeadlineExpired, DeadlineImpossible, QueueFull, RequestInvalid
-from sandseal_host.serving.batch import CutReason
-from sandseal_host.serving.request import BATCH, REALTIME, STANDARD
+from sandseal_host.serving.cuts import CutReason
+from sandseal_host.serving.request import BATCH, CLASSES, REALTIME, STANDARD
 from sandseal_host.serving.ticket import TicketState
 from support.serving import Queue
 
 
 def reasons(queue):
     return [cut.reason for cut in queue.scheduler.explain()]
+
+
+def classes(changed, **fields):
+    """All classes, one of them changed."""
+    return {**CLASSES, changed.name: replace(changed, **fields)}
 
 
 def test_without_delay_what_waits_goes_at_once():
@@ -119,14 +127,6 @@ def test_a_smaller_request_fills_what_a_larger_leaves():
     assert queue.serve(0.0) == [1, 3]
     assert queue.last.rows == 4
     assert queue.serve(0.0) == [2]
-
-
-def test_ranges_say_whose_rows_are_where():
-    queue = Queue(max_rows=8)
-    for number, rows in ((1, 3), (2, 1), (3, 2)):
-        queue.add(number, 0.0, rows=rows)
-    queue.batch(0.0)
-    assert [(t.request.id, list(rows)) for t, rows in queue.last.ranges()] == [(1, [0, 1, 2]), (2, [3]), (3, [4, 5])]
 
 
 def test_the_earliest_virtual_deadline_goes_first():
@@ -259,11 +259,98 @@ def test_a_full_queue_refuses(bound):
     assert queue.scheduler.statistics().refused == {"queue_full": 1}
 
 
-def backlogged(rate: float = 10.0, waiting: int = 100, **settings) -> Queue:
-    """A queue whose standard class was measured to be served at `rate` rows per second."""
+@pytest.mark.parametrize("bound", [{"max_requests": 3}, {"max_queued_rows": 3}])
+def test_a_backlog_of_one_class_leaves_the_others_their_places(bound):
+    queue = Queue(**bound)
+    for number in range(3):
+        queue.add(number, 0.0, service_class=BATCH)
+    with pytest.raises(QueueFull, match="3 batch requests with 3 rows wait, at most"):
+        queue.add(3, 0.0, service_class=BATCH)
+    queue.add(4, 0.0, service_class=REALTIME)
+
+
+@pytest.mark.parametrize(("weight", "places"), [(1.0, 5), (2.0, 10)])
+def test_a_flood_that_fills_the_queue_leaves_neighbours_their_share(weight, places):
+    queue = Queue(max_requests=6, weights={"quiet": weight})
+    for number in range(6):
+        queue.add(number, 0.0, tenant="flood")
+    with pytest.raises(QueueFull):
+        queue.add(6, 0.0, tenant="flood")
+    for number in range(places):  # until it holds as much for its weight as the flood
+        queue.add(10 + number, 0.0, tenant="quiet")
+    for number, tenant in ((40, "quiet"), (41, "flood")):
+        with pytest.raises(QueueFull):
+            queue.add(number, 0.0, tenant=tenant)
+
+
+def test_a_class_may_have_a_bound_of_its_own():
+    queue = Queue(max_requests=100, classes=classes(BATCH, max_requests=2))
+    queue.add(1, 0.0, service_class=BATCH)
+    queue.add(2, 0.0, service_class=BATCH)
+    with pytest.raises(QueueFull, match="at most 2"):
+        queue.add(3, 0.0, service_class=BATCH)
+    queue.add(4, 0.0)
+
+
+def test_a_lane_s_own_target_and_expiry_count_not_the_request_s():
+    queue = Queue(max_rows=1, classes=classes(BATCH, target_s=0.5, expires_s=3.0))
+    queue.add(1, 0.0, service_class=REALTIME)
+    queue.add(2, 0.0, service_class=BATCH)
+    assert queue.serve(0.0) == [2]
+    queue.add(3, 0.0, service_class=BATCH)
+    assert queue.tickets[3].expires == 3.0
+
+
+def test_reserved_instances_run_nothing_less_urgent():
+    queue = Queue(max_rows=2, instances=3, classes=classes(REALTIME, reserved=1))
+    for number in range(8):
+        queue.add(number, 0.0, service_class=BATCH)
+    assert [queue.batch(0.0), queue.batch(0.0), queue.batch(0.0)] == [[0, 1], [2, 3], []]
+    assert queue.scheduler.wake_at() == 600.0  # nothing but an expiry is due
+    queue.add(100, 0.1, service_class=REALTIME)
+    assert queue.scheduler.wake_at() == float("-inf")
+    assert queue.batch(0.1) == [100]  # alone, though there was room: what is reserved stays short
+    assert reasons(queue)[-1] is CutReason.IDLE
+    queue.scheduler.done(queue.last, 0.2)
+    assert queue.batch(0.2) == []
+
+
+def test_realtime_may_take_every_instance():
+    queue = Queue(max_rows=1, instances=2, classes=classes(REALTIME, reserved=1))
+    for number in range(3):
+        queue.add(number, 0.0, service_class=REALTIME)
+    queue.add(9, 0.0, service_class=BATCH)
+    assert [queue.batch(0.0), queue.batch(0.0), queue.batch(0.0)] == [[0], [1], []]
+
+
+def test_a_mixed_batch_takes_no_reserved_instance():
+    queue = Queue(max_rows=2, instances=2, classes=classes(REALTIME, reserved=1))
+    queue.add(1, 0.0, service_class=REALTIME)
+    for number in (2, 3):
+        queue.add(number, 0.0, service_class=BATCH)
+    assert [queue.batch(0.0), queue.batch(0.0)] == [[1, 2], []]
+    queue.add(4, 0.0, service_class=REALTIME)
+    assert queue.batch(0.0) == [4]
+
+
+def test_two_classes_with_reserves_each_keep_theirs():
+    both = {**classes(REALTIME, reserved=1), "standard": replace(STANDARD, reserved=1)}
+    queue = Queue(max_rows=1, instances=3, classes=both)
+    for number in (1, 2):
+        queue.add(number, 0.0, service_class=BATCH)
+    assert [queue.batch(0.0), queue.batch(0.0)] == [[1], []]
+    for number in (3, 4):
+        queue.add(number, 0.0, service_class=STANDARD)
+    assert [queue.batch(0.0), queue.batch(0.0)] == [[3], []]
+    queue.add(5, 0.0, service_class=REALTIME)
+    assert queue.batch(0.0) == [5]
+
+
+def backlogged(rate: float = 10.0, waiting: int = 100, service_class=STANDARD, **settings) -> Queue:
+    """A queue whose class, standard by default, was measured to be served at `rate` rows per second."""
     queue = Queue(**{"max_rows": 10, "max_requests": 1000, **settings})
     for number in range(60 + waiting):
-        queue.add(number, 0.0)
+        queue.add(number, 0.0, service_class=service_class)
     now = 0.0
     for _ in range(6):
         queue.serve(now, took=10 / rate)
@@ -334,6 +421,20 @@ def test_two_floods_share_by_weight():
     assert 55 <= big <= 65  # three quarters of 80
 
 
+def test_a_tenant_above_its_share_gets_no_more_although_alone_it_would_fit():
+    queue = backlogged(rate=100.0, waiting=0, service_class=BATCH, max_requests=10_000)
+    served, now, number = Counter(), queue.now, 1000
+    for _ in range(100):  # ten rows a turn are served
+        for tenant, rows in (("eager", 8), ("flood", 20), ("quiet", 1)):
+            for _ in range(rows):
+                queue.add(number, now, tenant=tenant, service_class=BATCH)
+                number += 1
+        served.update(queue.tickets[n].request.tenant for n in queue.serve(now, took=0.1))
+        now += 0.1
+    assert served["quiet"] >= 98
+    assert served["eager"] == pytest.approx(served["flood"], rel=0.2)
+
+
 def test_a_tenant_keeps_its_own_order():
     queue = backlogged(rate=100.0, waiting=0)
     for number in range(1000, 1040):
@@ -352,7 +453,9 @@ def test_statistics_and_explanations_add_up():
         pass
     statistics = queue.scheduler.statistics()
     assert statistics.batches == {CutReason.FULL: 2, CutReason.IDLE: 1}
-    assert statistics.batched_rows == 5
+    assert statistics.batch_rows_sum == 5
+    assert statistics.batch_rows_histogram == {1: 1, 2: 2}
+    assert statistics.waiting == {"realtime": 0, "standard": 0, "batch": 0}
     assert statistics.run_s == pytest.approx(0.25)
     assert [(cut.requests, cut.rows, cut.waited_s) for cut in queue.scheduler.explain()] == [
         (2, 2, 0.5), (2, 2, 0.5), (1, 1, 0.5),

@@ -1,13 +1,15 @@
 """Metrics in Prometheus' text format: requests counted on the hot path, everything else read when asked for.
 
 Rooms know nothing of Prometheus; they offer `statistics()`, and every number in it becomes a gauge (or, where a field's
-name ends in `_total`, a counter), also in records and mappings within.
+name ends in `_total`, a counter), also in records and mappings within. A field `x_histogram` that maps upper bounds to
+counts is a histogram, and `x_sum` beside it the sum of what it counts.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import accumulate
+from math import inf
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -18,6 +20,8 @@ from prometheus_client.registry import Collector
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 Statistics = Iterable[tuple[Mapping[str, str], Any]]
+
+_HISTOGRAM = "_histogram"
 
 
 class ModelMeter:
@@ -100,26 +104,40 @@ class HostMetrics(Collector):
 def _families(prefix: str, statistics: Statistics) -> Iterable[Metric]:
     families: dict[str, Any] = {}
     for labels, record in statistics:
-        for name, more, value in _numbers(prefix, record):
+        for name, more, values in _numbers(prefix, record):
             at = {**labels, **more}
             if name not in families:
                 families[name] = _family(name, tuple(at))
-            families[name].add_metric(tuple(at.values()), value)
+            families[name].add_metric(tuple(at.values()), *values)
     return families.values()
 
 
-def _numbers(prefix: str, record: Any) -> Iterator[tuple[str, Mapping[str, str], float]]:
+def _numbers(prefix: str, record: Any) -> Iterator[tuple[str, Mapping[str, str], tuple[Any, ...]]]:
     """The numbers in a record: its fields', those of records in it, and those of mappings, told apart by a label."""
     for field in fields(record):
         value, name = getattr(record, field.name), f"{prefix}_{field.name}"
         if isinstance(value, int | float):
-            yield name, {}, value
+            if not hasattr(record, field.name.removesuffix("_sum") + _HISTOGRAM):
+                yield name, {}, (value,)
+        elif isinstance(value, Mapping) and field.name.endswith(_HISTOGRAM):
+            yield name, {}, (_buckets(value), getattr(record, field.name.removesuffix(_HISTOGRAM) + "_sum"))
         elif isinstance(value, Mapping):
-            yield from ((name, {field.name: str(key)}, number) for key, number in value.items())
+            yield from ((name, {field.name: str(key)}, (number,)) for key, number in value.items())
         elif is_dataclass(value):
             yield from _numbers(name, value)
 
 
+def _buckets(counts: Mapping[float, int]) -> list[tuple[str, float]]:
+    """Prometheus' buckets, which count what is at most their bound."""
+    bounds = ["+Inf" if bound == inf else str(bound) for bound in counts]
+    buckets: list[tuple[str, float]] = list(zip(bounds, accumulate(counts.values()), strict=True))
+    return buckets if "+Inf" in bounds else [*buckets, ("+Inf", sum(counts.values()))]
+
+
 def _family(name: str, labels: tuple[str, ...]) -> Any:
-    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    kind: Any = GaugeMetricFamily
+    if name.endswith(_HISTOGRAM):
+        name, kind = name.removesuffix(_HISTOGRAM), HistogramMetricFamily
+    elif name.endswith("_total"):
+        kind = CounterMetricFamily
     return kind(name, name.replace("_", " ").capitalize() + ".", labels=labels)

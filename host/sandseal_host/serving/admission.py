@@ -18,14 +18,15 @@ class Admission:
         self.refused: Counter[str] = Counter()
         self._settings = settings
 
-    def check(self, ticket: Ticket, queue: ClassQueue, requests: int, rows: int, now: float) -> None:
+    def check(self, ticket: Ticket, queue: ClassQueue, now: float) -> None:
         """Let a ticket into its class's queue, and stamp when it expires there.
+
+        Each class has the bounds to itself, so that a backlog of batch work leaves realtime its places; a tenant that
+        holds less than its share of a full queue still gets in, so that a flood leaves its neighbours theirs.
 
         Args:
             ticket: to be queued.
             queue: of its class.
-            requests: that wait, of all classes.
-            rows: of those.
             now: the present.
 
         Raises:
@@ -38,19 +39,21 @@ class Admission:
             raise RequestInvalid(message, hint=hint, rows=request.rows, max_rows=settings.max_rows)
         if request.deadline <= now:
             raise DeadlineExpired("the request's time ran out before it was queued")
-        if requests >= settings.max_requests or rows + request.rows > settings.max_queued_rows:
-            self._refuse_full(queue, requests, rows)
-        expires = now + request.service_class.expires_s
+        full = queue.requests >= queue.max_requests or queue.rows + request.rows > settings.max_queued_rows
+        if full and not queue.has_share_left(request.tenant, request.rows):
+            self._refuse_full(queue)
+        expires = now + queue.expires_s
         ticket.expires = expires if expires < request.deadline else request.deadline
         if queue.rows >= settings.max_rows:  # else its turn is the next batch
             wait, left = queue.predicted_wait(request.tenant), ticket.expires - now
             if wait > left:
                 self._refuse_late(wait, left)
 
-    def _refuse_full(self, queue: ClassQueue, requests: int, rows: int) -> NoReturn:
-        bounds = f"at most {self._settings.max_requests} requests with {self._settings.max_queued_rows} rows may"
+    def _refuse_full(self, queue: ClassQueue) -> NoReturn:
+        waiting = f"{queue.requests} {queue.service_class.name} requests with {queue.rows} rows wait"
+        bounds = f"at most {queue.max_requests} with {self._settings.max_queued_rows} rows may"
         retry_after = min(_MAX_RETRY_S, queue.rows / queue.rate.per_second or 1.0)
-        self._refuse(QueueFull(f"{requests} requests with {rows} rows wait, {bounds}", retry_after=retry_after))
+        self._refuse(QueueFull(f"{waiting}, {bounds}", retry_after=retry_after))
 
     def _refuse_late(self, wait: float, left: float) -> NoReturn:
         message = f"the request may wait {left:.3g} s, but its turn is some {wait:.3g} s away"

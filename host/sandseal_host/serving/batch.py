@@ -1,23 +1,11 @@
-"""A batch: which requests run together, whose rows are where, and why it was cut."""
+"""A batch: which requests run together."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
-
+from sandseal_host.serving.cuts import CutReason
 from sandseal_host.serving.ticket import Ticket
+from sandseal_host.tensors import record
 
 
-class CutReason(StrEnum):
-    """Why a batch went when it did."""
-
-    FULL = "full"  # no room for the next request of its bucket
-    DELAY = "delay"  # its oldest request had waited max_delay_us
-    DEADLINE = "deadline"  # waiting longer would have broken a deadline in it
-    BUCKET = "bucket"  # what else waited has other shapes
-    IDLE = "idle"  # an instance was free, and nothing is gained by waiting
-
-
-@dataclass(frozen=True, slots=True)
+@record
 class Batch:
     """Requests of one bucket that run together.
 
@@ -26,6 +14,7 @@ class Batch:
         rows: how many there are in all.
         reason: why the batch was cut.
         cut: seconds on the monotonic clock.
+        lowest: level of the least urgent class in it.
         backlog: levels of the classes that still had requests waiting after the cut.
     """
 
@@ -33,20 +22,10 @@ class Batch:
     rows: int
     reason: CutReason
     cut: float
+    lowest: int
     backlog: frozenset[int] = frozenset()
 
-    def ranges(self) -> Iterator[tuple[Ticket, range]]:
-        """Each ticket with the batch's rows that are its own."""
-        at = 0
-        for ticket in self.tickets:
-            yield ticket, range(at, at := at + ticket.request.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """One line of `Scheduler.explain()`: why a batch was cut, its size, and how long its oldest had waited."""
-
-    reason: CutReason
-    requests: int
-    rows: int
-    waited_s: float
+    @property
+    def latest_deadline(self) -> float:
+        """When nobody in it wants an answer any more, in seconds on the monotonic clock."""
+        return max([ticket.request.deadline for ticket in self.tickets])

@@ -1,19 +1,22 @@
 """One model's lane: a scheduler, the threads that run its batches, and the futures of those who wait."""
 
 import asyncio
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from time import monotonic
 
 from sandseal_host.errors import DeadlineExpired, HostError, NotReady
-from sandseal_host.serving.batch import Cut
-from sandseal_host.serving.ports import BatchRunner
+from sandseal_host.serving.batch import Batch
+from sandseal_host.serving.cuts import Cut
+from sandseal_host.serving.ports import BatchRunner, Waiter
 from sandseal_host.serving.request import Request, Response
+from sandseal_host.serving.run import Run
 from sandseal_host.serving.runtimes import RunTimes
 from sandseal_host.serving.scheduler import Scheduler, SchedulerStatistics
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.ticket import Ticket
-from sandseal_host.serving.workers import Ran, Workers
+from sandseal_host.serving.workers import Workers
 
 # A hand-over costs some 50 us and a fight for the interpreter lock, which gathering and splitting hold wherever they
 # run; the loop may stand still for so long, but not for a millisecond (tests/serving/bench_lane.py).
@@ -28,11 +31,13 @@ class LaneStatistics:
         scheduler: its queue and batches.
         inline: batches that ran on the event loop's thread.
         threaded: batches that ran on the lane's threads.
+        terminated: batches of those whose run was broken off, past the latest deadline in it.
     """
 
     scheduler: SchedulerStatistics
     inline: int
     threaded: int
+    terminated: int
 
 
 class Lane:
@@ -48,6 +53,7 @@ class Lane:
         name: for threads and messages.
         inline_below_s: processor seconds below which a batch may run on the loop; 0 = never, as it must be where
             the processor's time is not the run's (a GPU).
+        settle: called once by each thread that runs batches, before the first.
     """
 
     def __init__(
@@ -57,11 +63,12 @@ class Lane:
         *,
         name: str = "model",
         inline_below_s: float = INLINE_BELOW_S,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._runner, self._name, self._inline_below_s = runner, name, inline_below_s
         self._loop = asyncio.get_running_loop()
         self._scheduler = Scheduler(settings)
-        self._workers = Workers(runner, settings.instances, name, self._loop, self._settle)
+        self._workers = Workers(runner, settings.instances, name, self._loop, self._settle, settle)
         self._run_times = RunTimes()
         self._pumping = False
         self._timer: asyncio.TimerHandle | None = None
@@ -69,12 +76,12 @@ class Lane:
         self._closing = False
         self._refusal: HostError | None = None  # of what is still to come
         self._idle = asyncio.Event()
-        self._inline = self._threaded = 0
+        self._inline = self._threaded = self._terminated = 0
 
     async def run(self, request: Request) -> Response:
         """Answer a request with the model's outputs; `timings` has `queue` and `run`.
 
-        A caller that is cancelled leaves the queue at once.
+        A caller that is cancelled leaves the queue at once. A run is broken off past the latest deadline in its batch.
 
         Raises:
             RequestInvalid, QueueFull, DeadlineImpossible, DeadlineExpired: see `Scheduler.add`.
@@ -82,17 +89,37 @@ class Lane:
             HostError: see `withdraw`.
             ModelError, MemoryExhausted: the run failed.
         """
-        if self._closing:
-            raise self._closed()
         answer: asyncio.Future[Response] = self._loop.create_future()
-        ticket = Ticket(request, self._runner.bucket(request.inputs), answer)
-        self._scheduler.add(ticket, monotonic())
-        self._pump_soon()
+        ticket = self.submit(request, answer)
         try:
             return await answer
         except asyncio.CancelledError:
-            self._forget(ticket)
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # answered in the turn in which its caller was cancelled: it was looked at
+            self.forget(ticket)
             raise
+
+    def submit(self, request: Request, answer: Waiter) -> Ticket:
+        """Queue a request that is answered later, through `answer`.
+
+        Raises:
+            HostError: as `run` raises before it waits.
+        """
+        if self._closing:
+            raise self._closed()
+        ticket = Ticket(request, self._runner.bucket(request.inputs), answer)
+        self._scheduler.add(ticket, monotonic())
+        self._pump_soon()
+        return ticket
+
+    def virtual_deadline(self, request: Request) -> float:
+        """When a request should be answered by its class's target, for the stages around the lane."""
+        return request.arrival + self._scheduler.class_of(request.service_class.level).target_s
+
+    def forget(self, ticket: Ticket) -> None:
+        """Take out a request that nobody wants an answer for; its answer must be `done`."""
+        self._scheduler.discard(ticket.request.id)
+        self._note_idle()
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Take no more requests, answer those that wait and run, and end the threads.
@@ -126,18 +153,12 @@ class Lane:
 
     def statistics(self) -> LaneStatistics:
         """The counts at this moment."""
-        return LaneStatistics(self._scheduler.statistics(), self._inline, self._threaded)
+        return LaneStatistics(self._scheduler.statistics(), self._inline, self._threaded, self._terminated)
 
     def _closed(self) -> HostError:
         if self._refusal is not None:
             return copy(self._refusal)  # each has a traceback of its own
         return NotReady(f"{self._name} is being unloaded", model=self._name)
-
-    def _forget(self, ticket: Ticket) -> None:
-        self._scheduler.discard(ticket.request.id)
-        if not ticket.answer.cancel() and not ticket.answer.cancelled():
-            ticket.answer.exception()  # answered in the turn in which its caller was cancelled: it was looked at
-        self._note_idle()
 
     def _pump_soon(self) -> None:
         if not self._pumping:
@@ -153,28 +174,46 @@ class Lane:
         while (batch := self._scheduler.next_batch(now)) is not None:
             if self._run_times.seconds(batch) < self._inline_below_s:
                 self._inline += 1
-                self._settle(Ran(batch, self._runner))
+                run = Run(batch)
+                run.execute(self._runner)
+                self._settle(run)
                 break  # the rest in the next turn: the loop has others to serve
             self._threaded += 1
-            self._workers.submit(batch)
+            self._workers.submit(self._terminable(batch, now))
         if not self._pumping:
             self._set_timer(now)
         self._note_idle()
 
-    def _settle(self, ran: Ran) -> None:
+    def _terminable(self, batch: Batch, now: float) -> Run:
+        """A run that is broken off when nobody in it wants an answer any more."""
+        latest = batch.latest_deadline
+        if latest == float("inf"):
+            return Run(batch)
+        run = Run(batch, self._runner.handle())
+        run.timer = self._loop.call_later(max(0.0, latest - now), run.terminate)
+        return run
+
+    def _settle(self, run: Run) -> None:
         """Answer a batch's requests, on the loop."""
-        self._scheduler.done(ran.batch, ran.ended)
-        self._run_times.record(ran.batch, ran.cost)
-        run_s = ran.ended - ran.began
-        for ticket, outcome in zip(ran.batch.tickets, ran.outcomes, strict=True):
-            answer: asyncio.Future[Response] = ticket.answer
+        batch, began = run.batch, run.began
+        if run.timer is not None:
+            run.timer.cancel()
+            self._terminated += run.terminated
+        self._scheduler.done(batch, run.ended)
+        self._run_times.record(batch, run.cost)
+        run_s = run.ended - began
+        for ticket, outcome in zip(batch.tickets, run.outcomes, strict=True):
+            answer = ticket.answer
             if answer.done():
                 continue
             if isinstance(outcome, Exception):
                 answer.set_exception(outcome)
             else:
-                answer.set_result(Response(outcome, {"queue": ran.began - ticket.queued, "run": run_s}))
-        self._pump_soon()
+                answer.set_result(Response(outcome, {"queue": began - ticket.queued, "run": run_s}))
+        if self._scheduler.empty:
+            self._note_idle()
+        else:
+            self._pump_soon()
 
     def _set_timer(self, now: float) -> None:
         """Keep one timer, at or before the time at which the scheduler wants to be called."""

@@ -1,7 +1,7 @@
 """The models that this host serves: one map, swapped whole."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sandseal_host.errors import HostError, ModelUnknown, NotReady, Revoked
@@ -25,6 +25,7 @@ class IndexEntry:
     reason: str
 
 
+_IDLE_S = 5.0
 _Versions = Mapping[int, Model]
 _LOADED = (ModelState.READY, ModelState.DRAINING)
 _ENDED = (ModelState.FAILED, ModelState.REVOKED)
@@ -122,6 +123,16 @@ class LiveModels:
         await self._retire(models, drain_s)
         for model in models:
             self._remove(model)
+
+    def idlest(self, among: Collection[tuple[str, int]]) -> Model | None:
+        """The ready model that has been idle longest, for more than a few seconds; None where each was in use lately.
+
+        Args:
+            among: names and versions.
+        """
+        known = [self._models.get(name, {}).get(version) for name, version in among]
+        idle = [m for m in known if m is not None and m.state is ModelState.READY and m.idle_s > _IDLE_S]
+        return max(idle, key=lambda model: model.idle_s, default=None)
 
     def index(self) -> tuple[IndexEntry, ...]:
         """All models by name and version, with their states."""

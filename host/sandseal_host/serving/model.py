@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
-from sandseal_host.errors import HostError, NotReady, PluginBadOutput, Revoked
+from sandseal_host.errors import CircuitOpen, HostError, NotReady, PluginBadOutput, Revoked
+from sandseal_host.serving.claim import Claim, hand_over
+from sandseal_host.serving.guarded_stage import GuardedStage, Staged, StageStatistics
 from sandseal_host.serving.lane import Lane, LaneStatistics
-from sandseal_host.serving.ports import BatchRunner, Closeable, StageRunner
+from sandseal_host.serving.ports import BatchRunner, Cancellable, Closeable, Waiter
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.manifest import Manifest, TensorSpec
@@ -60,10 +63,15 @@ class ModelParts:
 
     runner: BatchRunner
     lane: Lane
-    pre: StageRunner | None = None
-    post: StageRunner | None = None
+    pre: GuardedStage | None = None
+    post: GuardedStage | None = None
     resident_bytes: int = 0
     bundle: Closeable | None = None
+
+    @property
+    def staged(self) -> bool:
+        """Whether there is more to a request's way than the lane."""
+        return self.pre is not None or self.post is not None
 
     def close(self) -> None:
         """Give all memory back, and last of all what it lay in; blocks."""
@@ -81,12 +89,15 @@ class ModelStatistics:
         in_flight: requests that are not answered yet.
         resident_bytes: how much the process grew by loading it.
         lane: None until it is loaded.
+        pre, post: None until it is loaded, and without such a stage.
     """
 
     state: ModelState
     in_flight: int
     resident_bytes: int
     lane: LaneStatistics | None
+    pre: StageStatistics | None = None
+    post: StageStatistics | None = None
 
 
 class Model:
@@ -105,6 +116,7 @@ class Model:
         self._refusal: HostError | None = None
         self._parts: ModelParts | None = None
         self._in_flight = 0
+        self._used = time.monotonic()
         self._quiet = asyncio.Event()
         self._before_lane: set[asyncio.Task[object]] = set()  # requests that are in the pre stage, or wait for it
 
@@ -158,6 +170,11 @@ class Model:
         if self._parts is not None:
             self._parts.lane.withdraw(self._refusal)
 
+    @property
+    def idle_s(self) -> float:
+        """Seconds since it answered last, or was made; 0 while something is in flight."""
+        return 0.0 if self._in_flight else time.monotonic() - self._used
+
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Keep the model from being unloaded, for callers that await something between `get` and `infer`."""
@@ -177,18 +194,33 @@ class Model:
             HostError: it was withdrawn, and the request's batch was not running yet.
             HostError: as its stages and lane raise.
         """
-        parts = self._parts
-        if (refusal := self.refusal()) is not None:
-            raise refusal
-        if parts is None:
-            raise NotReady(f"{self!r} is {self.state}", model=self.name, state=str(self.state))
+        parts = self._usable()
         self._in_flight += 1
         try:
-            if parts.pre is None and parts.post is None and request.rows:
-                return await parts.lane.run(request)
-            return await self._staged(parts, request)
+            if parts.staged or not request.rows:
+                return await self._staged(parts, request)
+            return await parts.lane.run(request)
         finally:
             self._release()
+
+    def begin(self, request: Request, waiter: Waiter) -> Cancellable:
+        """Answer a request through `waiter`, without a task of its own where the lane is all of its way.
+
+        Returns:
+            What takes the request back once the waiter has gone.
+
+        Raises:
+            HostError: as `infer` raises before it waits.
+        """
+        parts = self._usable()
+        if parts.staged or not request.rows:
+            task = asyncio.get_running_loop().create_task(self.infer(request))
+            task.add_done_callback(partial(hand_over, waiter))
+            return task
+        claim = Claim(parts.lane, waiter, self._release)
+        claim.submit(request)
+        self._in_flight += 1
+        return claim
 
     async def drain(self, timeout_s: float | None = None) -> None:
         """Answer what is in flight.
@@ -224,35 +256,59 @@ class Model:
         """What requests are refused with since the model was withdrawn; None while it was not."""
         return copy(self._refusal)
 
+    def impediment(self) -> CircuitOpen | None:
+        """Why a ready model refuses requests now, whatever they hold: a stage's circuit is open."""
+        stages = (self._parts.pre, self._parts.post) if self._parts else ()
+        for stage in stages:
+            if stage is not None and (impediment := stage.impediment()) is not None:
+                return impediment
+        return None
+
     def statistics(self) -> ModelStatistics:
         """The counts at this moment."""
         if self._parts is None:
             return ModelStatistics(self.state, self._in_flight, 0, None)
-        return ModelStatistics(self.state, self._in_flight, self._parts.resident_bytes, self._parts.lane.statistics())
+        parts = self._parts
+        pre, post = (stage.statistics() if stage else None for stage in (parts.pre, parts.post))
+        lane = parts.lane.statistics()
+        return ModelStatistics(self.state, self._in_flight, parts.resident_bytes, lane, pre, post)
 
     def __repr__(self) -> str:
         return f"model {self.name!r} version {self.version}"
 
+    def _usable(self) -> ModelParts:
+        parts = self._parts
+        if self._refusal is not None:
+            raise copy(self._refusal)
+        if parts is None:
+            raise NotReady(f"{self!r} is {self.state}", model=self.name, state=str(self.state))
+        return parts
+
     async def _staged(self, parts: ModelParts, request: Request) -> Response:
-        urgency = request.arrival + request.service_class.target_s
+        urgency = parts.lane.virtual_deadline(request)
         timings: dict[str, float] = {}
+        left_out: list[str] = []
         if parts.pre is not None:
             began = time.monotonic()
-            inputs = await self._revocable(
-                parts.pre.apply(request.inputs, request.parameters, urgency, request.deadline)
+            inputs, skipped = await self._revocable(
+                parts.pre.run(request.inputs, request.parameters, urgency, request.deadline)
             )
             request = replace(request, inputs=inputs, rows=self._rows(inputs))
             timings["pre"] = time.monotonic() - began
+            if skipped:
+                left_out.append("pre")
         response = await parts.lane.run(request) if request.rows else self._nothing(request)
         timings.update(response.timings)
         outputs = response.outputs
         if parts.post is not None:
             began = time.monotonic()
-            outputs = await parts.post.apply(outputs, request.parameters, urgency, request.deadline)
+            outputs, skipped = await parts.post.run(outputs, request.parameters, urgency, request.deadline)
             timings["post"] = time.monotonic() - began
-        return Response(outputs, timings)
+            if skipped:
+                left_out.append("post")
+        return Response(outputs, timings, tuple(left_out))
 
-    async def _revocable(self, work: Awaitable[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    async def _revocable(self, work: Awaitable[Staged]) -> Staged:
         """Await what comes before the lane; `revoke` breaks it off."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # every coroutine of a loop runs in a task
@@ -285,6 +341,7 @@ class Model:
 
     def _release(self) -> None:
         self._in_flight -= 1
+        self._used = time.monotonic()
         self._note_quiet()
 
     def _note_quiet(self) -> None:

@@ -6,7 +6,32 @@ runtime and sandbox implement these without importing serving; tests implement t
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
+from sandseal_host.serving.request import Response
 from sandseal_host.tensors import Tensor
+
+
+class Waiter(Protocol):
+    """Whoever waits for a request's answer, as an `asyncio.Future` does; all calls come from the event loop."""
+
+    def done(self) -> bool:
+        """Whether no answer is wanted any more: it came, or its waiter has gone."""
+        ...
+
+    def set_result(self, result: Response, /) -> None:
+        """Take the response."""
+        ...
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """Take the reason why there will be none."""
+        ...
+
+
+class Cancellable(Protocol):
+    """Work under way for a waiter."""
+
+    def cancel(self) -> object:
+        """Give it up as soon as possible; its waiter must be `done`."""
+        ...
 
 
 class Closeable(Protocol):
@@ -15,6 +40,13 @@ class Closeable(Protocol):
     def close(self) -> None:
         """Let go of it; blocks."""
         ...
+
+
+class RunHandle(Protocol):
+    """A hold on one run (ONNX Runtime's `RunOptions`)."""
+
+    terminate: bool
+    """Set from any thread, ends the run at its next node; the run then fails."""
 
 
 class BatchRunner(Protocol):
@@ -29,8 +61,16 @@ class BatchRunner(Protocol):
         """Requests of equal buckets may share a batch (equal shapes behind the batch axis)."""
         ...
 
-    def run(self, requests: Sequence[tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
+    def handle(self) -> RunHandle:
+        """What one batch's runs can be ended by; costs a microsecond."""
+        ...
+
+    def run(self, requests: Sequence[tuple[Tensor, ...]], handle: RunHandle | None = None) -> list[tuple[Tensor, ...]]:
         """Run the requests as one batch and split the outputs again, in order. Blocks; called on a lane's thread.
+
+        Args:
+            requests: each the inputs in the spec's order.
+            handle: ends the run; None where nobody will.
 
         Raises:
             ModelFailed: the run failed for a cause that an input can have.
@@ -44,7 +84,7 @@ class BatchRunner(Protocol):
 
 
 class StageRunner(Protocol):
-    """A plugin's stage behind whatever runs it: threads now, worker processes later (sandbox's `StagePool`)."""
+    """A plugin's stage behind whatever runs it: worker processes or threads (sandbox's `WorkerStage`, `StagePool`)."""
 
     async def apply(
         self, inputs: tuple[Tensor, ...], parameters: bytes, urgency: float, deadline: float

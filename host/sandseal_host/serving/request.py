@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sandseal_host.tensors import Tensor
+from sandseal_host.tensors import Tensor, record
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +15,16 @@ class ServiceClass:
         level: the Open Inference Protocol's `priority`; 1 is the most urgent.
         target_s: seconds from virtual arrival to virtual deadline.
         expires_s: seconds that a request of this class may wait in the queue.
+        reserved: instances that run nothing less urgent.
+        max_requests: the most requests of this class that wait; None = what the lane has for every class.
     """
 
     name: str
     level: int
     target_s: float
     expires_s: float
+    reserved: int = 0
+    max_requests: int | None = None
 
 
 REALTIME = ServiceClass("realtime", 1, 0.8, 1.2)
@@ -29,7 +33,7 @@ BATCH = ServiceClass("batch", 3, 60.0, 600.0)
 CLASSES: Mapping[str, ServiceClass] = {c.name: c for c in (REALTIME, STANDARD, BATCH)}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Request:
     """One inference as the edge hands it in; knows neither HTTP nor any process.
 
@@ -54,14 +58,16 @@ class Request:
     parameters: bytes = b"{}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Response:
     """One inference's answer.
 
     Args:
         outputs: the tensors of the model's public signature, in its order; views, valid while referenced.
         timings: seconds per stage in order (`pre`, `queue`, `run`, `post`), as Server-Timing shows them.
+        skipped: stages that failed and were left out, as their manifest allows.
     """
 
     outputs: tuple[Tensor, ...]
     timings: Mapping[str, float] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()

@@ -2,25 +2,26 @@
 
 Virtual deadline = virtual arrival + the class's target. A request's own deadline decides expiry and admission, and
 the order within its class. Requests of a lower class that are already late take at most a tenth of the rows while a
-higher class waits.
+higher class waits. Reserved instances run nothing less urgent than their class.
 
 Pure: times come in as arguments (seconds on any monotonic clock); no clock, event loop, thread or lock.
 """
 
-from collections import Counter, deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.serving.admission import Admission
-from sandseal_host.serving.batch import Batch, Cut, CutReason
+from sandseal_host.serving.batch import Batch
 from sandseal_host.serving.classqueue import ClassQueue
+from sandseal_host.serving.cuts import Cut, CutReason, Cuts
 from sandseal_host.serving.heap import TicketHeap
+from sandseal_host.serving.request import ServiceClass
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.ticket import Ticket, TicketState
 
 _LATE_SHARE = 10  # late requests of a lower class take at most one row in so many
-_EXPLAINED = 64
+_NEVER, _AT_ONCE = float("inf"), float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,11 @@ class SchedulerStatistics:
     Args:
         requests: waiting.
         rows: waiting.
+        waiting: requests, by class.
         running: batches that run.
         batches: cut so far, by reason.
-        batched_rows: rows of all of them.
+        batch_rows_histogram: batches cut so far, by powers of two of rows.
+        batch_rows_sum: rows of all of them.
         refused: requests refused so far, by error code.
         expired: requests whose time ran out while they waited.
         cancelled: requests discarded while they waited.
@@ -41,9 +44,11 @@ class SchedulerStatistics:
 
     requests: int
     rows: int
+    waiting: Mapping[str, int]
     running: int
     batches: Mapping[CutReason, int]
-    batched_rows: int
+    batch_rows_histogram: Mapping[int, int]
+    batch_rows_sum: int
     refused: Mapping[str, int]
     expired: int
     cancelled: int
@@ -59,8 +64,8 @@ class Scheduler:
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self.settings = settings
-        self._queues: list[ClassQueue] = []  # most urgent class first
-        self._by_level: dict[int, ClassQueue] = {}
+        self._queues = _queues(settings)  # most urgent class first
+        self._by_level = {queue.level: queue for queue in self._queues}
         self._waiting: dict[int, Ticket] = {}  # by request id, oldest first
         self._buckets: dict[Hashable, int] = {}  # requests that wait
         self._expiry = TicketHeap()
@@ -70,11 +75,14 @@ class Scheduler:
         self._order = 0
         self._credit = 0  # rows of others so far; a late row of a lower class costs nine
         self._run_s = 0.0
-        self._last_done = float("-inf")
-        self._cuts: deque[Cut] = deque(maxlen=_EXPLAINED)
-        self._reasons: Counter[CutReason] = Counter()
+        self._last_done = _AT_ONCE
+        self._cuts = Cuts(settings.max_rows)
         self._admission = Admission(settings)
-        self._batched_rows = self._expired = self._cancelled = 0
+        self._expired = self._cancelled = 0
+
+    def class_of(self, level: int) -> ServiceClass:
+        """The class of a level, as this scheduler is set up."""
+        return self._by_level[level].service_class
 
     def add(self, ticket: Ticket, now: float) -> None:
         """Queue a ticket.
@@ -82,30 +90,31 @@ class Scheduler:
         Raises:
             RequestInvalid: more rows than a batch takes, none, or an id that waits already.
             DeadlineExpired: nobody wants the answer any more.
-            QueueFull: the queue is at its bound.
+            QueueFull: its class's queue is at its bound, and its tenant holds its share of it.
             DeadlineImpossible: at the measured service rate the request would expire before its turn.
         """
-        request = ticket.request
-        if request.id in self._waiting:
+        request, waiting = ticket.request, self._waiting
+        if request.id in waiting:
             raise RequestInvalid(f"a request with the id {request.id} waits already", id=request.id)
-        queue = self._by_level.get(request.service_class.level) or self._open(request.service_class.level)
-        self._admission.check(ticket, queue, len(self._waiting), self._rows, now)
+        queue = self._by_level[request.service_class.level]
+        self._admission.check(ticket, queue, now)
         self._order += 1
         ticket.order = self._order
         ticket.queued = now
         ticket.state = TicketState.QUEUED
-        self._waiting[request.id] = ticket
+        waiting[request.id] = ticket
         self._buckets[ticket.bucket] = self._buckets.get(ticket.bucket, 0) + 1
         self._rows += request.rows
         queue.enter(ticket, now)
-        self._expiry.push(ticket.expires, ticket, len(self._waiting))
+        self._expiry.push(ticket.expires, ticket, len(waiting))
 
     def next_batch(self, now: float) -> Batch | None:
         """The batch that should start now, or None; it counts as running until `done`."""
         self._sweep(now)
-        if self._running >= self.settings.instances or not self._waiting or now < self._due():
+        if not self._waiting:
             return None
-        return self._cut(now)
+        classes = self._startable()
+        return self._cut(classes, now) if now >= self._due(classes) else None
 
     def expire(self, now: float) -> list[Ticket]:
         """Take out and return the tickets whose time ran out."""
@@ -129,21 +138,27 @@ class Scheduler:
     def done(self, batch: Batch, now: float) -> None:
         """Count a batch as ended: its instance is free, its time is measured."""
         self._running -= 1
+        self._by_level[batch.lowest].running -= 1
         took, since = now - batch.cut, max(batch.cut, self._last_done)
         self._run_s += (took - self._run_s) / 8 if self._run_s else took
         self._last_done = now
         for ticket in batch.tickets:
             ticket.state = TicketState.DONE
         for level in batch.backlog:
-            rows = sum(t.request.rows for t in batch.tickets if t.request.service_class.level == level)
+            rows = sum([t.request.rows for t in batch.tickets if t.request.service_class.level == level])
             self._by_level[level].rate.record(rows, now - since)
 
     def wake_at(self) -> float | None:
         """When `expire` or `next_batch` should be called although nothing else happens; None = never."""
         first = self._expiry.first()
         if self._overdue or first is None:
-            return float("-inf") if self._overdue else None
-        return first.expires if self._running >= self.settings.instances else min(first.expires, self._due())
+            return _AT_ONCE if self._overdue else None
+        return min(first.expires, self._due(self._startable()))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits, and nothing that expired is still to be told."""
+        return not (self._waiting or self._overdue)
 
     @property
     def idle(self) -> bool:
@@ -152,26 +167,23 @@ class Scheduler:
 
     def explain(self) -> tuple[Cut, ...]:
         """The last batches, oldest first: why each was cut."""
-        return tuple(self._cuts)
+        return tuple(self._cuts.last)
 
     def statistics(self) -> SchedulerStatistics:
         """The counts at this moment."""
         return SchedulerStatistics(
             requests=len(self._waiting),
             rows=self._rows,
+            waiting={queue.service_class.name: queue.requests for queue in self._queues},
             running=self._running,
-            batches=dict(self._reasons),
-            batched_rows=self._batched_rows,
+            batches=dict(self._cuts.reasons),
+            batch_rows_histogram=self._cuts.sizes(),
+            batch_rows_sum=self._cuts.rows,
             refused=dict(self._admission.refused),
             expired=self._expired,
             cancelled=self._cancelled,
             run_s=self._run_s,
         )
-
-    def _open(self, level: int) -> ClassQueue:
-        queue = self._by_level[level] = ClassQueue(level, self.settings.weights)
-        self._queues = [self._by_level[key] for key in sorted(self._by_level)]
-        return queue
 
     def _sweep(self, now: float) -> None:
         """Move tickets whose time ran out from the queue to the overdue."""
@@ -190,11 +202,22 @@ class Scheduler:
         if others:
             self._buckets[ticket.bucket] = others
 
-    def _due(self) -> float:
-        """When what waits goes although it is not full."""
+    def _startable(self) -> Sequence[ClassQueue]:
+        """The classes that an instance is free for."""
+        running = self._running
+        for i, queue in enumerate(self._queues):
+            if running >= queue.limit:
+                return self._queues[:i]
+            running -= queue.running
+        return self._queues
+
+    def _due(self, classes: Sequence[ClassQueue]) -> float:
+        """When what waits of these classes goes, although it is not full."""
         limits = self.settings
+        if len(classes) < len(self._queues):  # an instance that is reserved for them has nothing to wait for
+            return _AT_ONCE if any(queue.requests for queue in classes) else _NEVER
         if not limits.max_delay_s or self._rows >= limits.max_rows or len(self._buckets) > 1:
-            return float("-inf")
+            return _AT_ONCE
         oldest, first = next(iter(self._waiting.values())), self._expiry.first()
         delayed = oldest.queued + limits.max_delay_s
         if first is None:
@@ -203,35 +226,41 @@ class Scheduler:
         left = first.expires - first.queued
         return min(delayed, first.expires - max(left / 2, 2 * self._run_s))
 
-    def _cut(self, now: float) -> Batch:
+    def _cut(self, classes: Sequence[ClassQueue], now: float) -> Batch:
         """Take the most urgent request, and what fits with it of the next ones in the order of urgency."""
         taken: list[Ticket] = []
         passed: list[tuple[ClassQueue, Ticket]] = []
-        room, full = self.settings.max_rows, False
-        while room and len(passed) < self.settings.window and (queue := self._most_urgent(now)):
+        room, full, lowest = self.settings.max_rows, False, 0
+        reserved = len(classes) < len(self._queues)
+        classes = [queue for queue in classes if queue.requests]
+        while room and len(passed) < self.settings.window and (queue := self._most_urgent(classes, now)):
             ticket = queue.pop()
             same = not taken or ticket.bucket == taken[0].bucket
             if same and ticket.request.rows <= room:
                 self._take(ticket, queue, now)
                 taken.append(ticket)
                 room -= ticket.request.rows
+                lowest = max(lowest, queue.level)
             else:
                 full |= same
                 passed.append((queue, ticket))
         for queue, ticket in passed:
             queue.restore(ticket)
-        return self._batch(taken, self._reason(taken, full or not room, now), now)
+        reason = CutReason.FULL if full or not room else self._reason(taken, reserved, now)
+        return self._batch(taken, self.settings.max_rows - room, reason, lowest, now)
 
-    def _most_urgent(self, now: float) -> ClassQueue | None:
+    def _most_urgent(self, classes: Sequence[ClassQueue], now: float) -> ClassQueue | None:
         """The queue whose first request has the earliest virtual deadline and may go."""
-        best, earliest, higher_waits = None, float("inf"), False
-        for queue in self._queues:
+        best, earliest, higher_waits = None, _NEVER, False
+        for queue in classes:
+            if not queue.requests:
+                continue
             head = queue.first()
             if head is not None and head.virtual_deadline < earliest:
                 held = higher_waits and head.virtual_deadline < now
                 if not held or self._credit >= (_LATE_SHARE - 1) * head.request.rows:
                     best, earliest = queue, head.virtual_deadline
-            higher_waits = higher_waits or queue.requests > 0
+            higher_waits = True
         return best
 
     def _take(self, ticket: Ticket, queue: ClassQueue, now: float) -> None:
@@ -243,21 +272,27 @@ class Scheduler:
             self._credit = min(self._credit + rows, cost * self.settings.max_rows)
         self._leave(ticket, TicketState.RUNNING)
 
-    def _reason(self, taken: list[Ticket], full: bool, now: float) -> CutReason:
-        if full:
-            return CutReason.FULL
+    def _reason(self, taken: list[Ticket], reserved: bool, now: float) -> CutReason:
+        """Why a batch went that is not full."""
         if len(self._buckets) > (taken[0].bucket in self._buckets):
             return CutReason.BUCKET
-        if not self.settings.max_delay_s:
+        if not self.settings.max_delay_s or reserved:
             return CutReason.IDLE
         delayed = min([ticket.queued for ticket in taken]) + self.settings.max_delay_s
         return CutReason.DELAY if delayed <= now else CutReason.DEADLINE
 
-    def _batch(self, taken: list[Ticket], reason: CutReason, now: float) -> Batch:
-        rows = sum([ticket.request.rows for ticket in taken])
+    def _batch(self, taken: list[Ticket], rows: int, reason: CutReason, lowest: int, now: float) -> Batch:
         self._running += 1
-        self._batched_rows += rows
-        self._reasons[reason] += 1
-        self._cuts.append(Cut(reason, len(taken), rows, now - min([ticket.queued for ticket in taken])))
+        self._by_level[lowest].running += 1
+        self._cuts.record(Cut(reason, len(taken), rows, now - min([ticket.queued for ticket in taken])))
         backlog = frozenset([queue.level for queue in self._queues if queue.requests])
-        return Batch(tuple(taken), rows, reason, now, backlog)
+        return Batch(tuple(taken), rows, reason, now, lowest, backlog)
+
+
+def _queues(settings: SchedulerSettings) -> list[ClassQueue]:
+    """A queue for each class; those below a class may not have the instances reserved for it."""
+    queues, limit = [], settings.instances
+    for service_class in sorted(settings.classes.values(), key=lambda c: c.level):
+        queues.append(ClassQueue(service_class, limit, settings.max_requests, settings.weights))
+        limit -= service_class.reserved
+    return queues

@@ -10,9 +10,10 @@ _FORGET_ABOVE = 1024
 class Shares:
     """Virtual arrivals: a tenant's flood delays the tenant itself, not its neighbours.
 
-    A request's virtual arrival is the later of its arrival and the tenant's last virtual arrival + rows / (weight x
-    service rate) while other tenants wait. A tenant that waits alone is stamped with the time at which its own
-    backlog will have been served: that changes nothing for it, and the first neighbour to come is not behind it all.
+    A request's virtual arrival is the later of its arrival and the tenant's last virtual arrival + rows / (the tenant's
+    share of the service rate, by weight among those who wait) while other tenants wait. A tenant that waits alone is
+    stamped with the time at which its own backlog will have been served: that changes nothing for it, and the first
+    neighbour to come is not behind it all.
 
     Args:
         weights: tenants' weights; 1 for those not named.
@@ -62,13 +63,20 @@ class Shares:
             self._waiting[tenant] = own
         else:
             del self._waiting[tenant]
-            self._weight -= self._weights.get(tenant, 1.0)
+            # From zero when nobody waits, so that no rounding adds up.
+            self._weight = self._weight - self._weights.get(tenant, 1.0) if self._waiting else 0.0
 
     def ahead(self, tenant: str, rows: int) -> float:
         """How many of the class's waiting `rows` are served before a new request of the tenant, at its share."""
         own = self._waiting.get(tenant, 0)
         return min(rows, own * self._weight / self._weights.get(tenant, 1.0))
 
+    def allow(self, tenant: str, more: int, rows: int) -> bool:
+        """Whether a tenant with `more` rows added holds no more than its share of the `rows` that wait."""
+        own, weight = self._waiting.get(tenant, 0), self._weights.get(tenant, 1.0)
+        total = self._weight if own else self._weight + weight
+        return (own + more) * total <= rows * weight
+
     def _after_last(self, tenant: str, rows: int, arrival: float) -> float:
-        step = rows / (self._weights.get(tenant, 1.0) * self._rate.per_second)
+        step = rows * self._weight / (self._weights.get(tenant, 1.0) * self._rate.per_second)
         return self._last.get(tenant, arrival - step) + step

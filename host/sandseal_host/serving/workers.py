@@ -2,45 +2,12 @@
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
-from sandseal_host.errors import ClientError, ModelFailed
-from sandseal_host.serving.batch import Batch
 from sandseal_host.serving.ports import BatchRunner
-from sandseal_host.serving.ticket import Ticket
-from sandseal_host.tensors import Tensor
-
-Outcome = tuple[Tensor, ...] | Exception
-
-
-class Ran:
-    """A batch that has run: what became of each request, in order, and when and at what cost.
-
-    Args:
-        batch: what ran.
-        runner: runs it, now.
-    """
-
-    __slots__ = ("batch", "began", "cost", "ended", "outcomes")
-
-    def __init__(self, batch: Batch, runner: BatchRunner) -> None:
-        self.batch = batch
-        self.began, spent = time.monotonic(), time.thread_time()
-        self.outcomes = _run(runner, batch.tickets)
-        self.ended, self.cost = time.monotonic(), time.thread_time() - spent
-
-
-def _run(runner: BatchRunner, tickets: Sequence[Ticket]) -> Sequence[Outcome]:
-    """Run requests together; where that fails for what an input can cause, run each alone, once."""
-    try:
-        return runner.run([ticket.request.inputs for ticket in tickets])
-    except (ModelFailed, ClientError) as error:
-        return [error] if len(tickets) == 1 else [_run(runner, [ticket])[0] for ticket in tickets]
-    except Exception as error:
-        return [error] * len(tickets)
+from sandseal_host.serving.run import Run
 
 
 class Workers:
@@ -51,7 +18,8 @@ class Workers:
         count: how many threads.
         name: of the threads.
         loop: where `done` is called.
-        done: takes each batch that has run.
+        done: takes each run that has ended.
+        settle: called once by each thread before its first run.
     """
 
     def __init__(
@@ -60,20 +28,21 @@ class Workers:
         count: int,
         name: str,
         loop: asyncio.AbstractEventLoop,
-        done: Callable[[Ran], None],
+        done: Callable[[Run], None],
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
-        self._runner, self._loop, self._done = runner, loop, done
-        self._queue: SimpleQueue[Batch | None] = SimpleQueue()
+        self._runner, self._loop, self._done, self._settle = runner, loop, done, settle
+        self._queue: SimpleQueue[Run | None] = SimpleQueue()
         self._threads = [Thread(target=self._work, name=f"lane-{name}-{i}", daemon=True) for i in range(count)]
         self._started = False
 
-    def submit(self, batch: Batch) -> None:
-        """Run a batch as soon as a thread is free."""
+    def submit(self, run: Run) -> None:
+        """Execute a run as soon as a thread is free."""
         if not self._started:
             self._started = True
             for thread in self._threads:
                 thread.start()
-        self._queue.put(batch)
+        self._queue.put(run)
 
     def close(self) -> None:
         """End the threads after what was submitted; waits for them."""
@@ -84,8 +53,9 @@ class Workers:
                 thread.join()
 
     def _work(self) -> None:
-        while (batch := self._queue.get()) is not None:
-            ran = Ran(batch, self._runner)
+        self._settle()
+        while (run := self._queue.get()) is not None:
+            run.execute(self._runner)
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to answer
-                self._loop.call_soon_threadsafe(self._done, ran)
-            del batch, ran  # no thread holds a batch's memory while it waits for the next
+                self._loop.call_soon_threadsafe(self._done, run)
+            del run  # no thread holds a batch's memory while it waits for the next

@@ -1,0 +1,137 @@
+"""How each model is batched and queued: what its bundle is signed for, within what the operator says."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from sandseal_host.errors import SettingsInvalid
+from sandseal_host.serving.request import ServiceClass
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.settings import Settings
+from sandseal_signing.manifest import Manifest
+from sandseal_signing.schema import MAX_INTEGER, Node
+
+_MAX_SECONDS = 86_400
+_MAX_WEIGHT = 1_000_000
+
+
+class ServingRules:
+    """The operator's settings for all models, and the serving file's for some of them.
+
+    Args:
+        settings: hold where the file says nothing.
+        text: of the serving file, TOML; host/README.md shows a complete one.
+
+    Raises:
+        SettingsInvalid: the message names the place.
+    """
+
+    def __init__(self, settings: Settings, text: str = "") -> None:
+        root = Node(_parse(text), "serving", SettingsInvalid)
+        self._default = _settings(
+            root,
+            SchedulerSettings(
+                max_rows=settings.max_rows or MAX_INTEGER,
+                max_delay_s=float("inf") if settings.max_delay_us is None else settings.max_delay_us / 1e6,
+                instances=settings.instances,
+                max_requests=settings.max_queue,
+            ),
+        )
+        self._rules = [_rule(node, self._default) for node in root.children("models", [])]
+        root.close()
+
+    @classmethod
+    def read(cls, settings: Settings) -> "ServingRules":
+        """The rules with the serving file, if the settings name one.
+
+        Raises:
+            SettingsInvalid: it cannot be read, or is not valid.
+        """
+        path = settings.serving
+        return cls(settings, "" if path is None else _read(path))
+
+    def of(self, manifest: Manifest) -> SchedulerSettings:
+        """A model's settings: the first rule that covers its name, tightened to what its bundle is signed for."""
+        rules = (rule for names, rule in self._rules if any(fnmatchcase(manifest.name, name) for name in names))
+        rule, signed = next(rules, self._default), manifest.model.batching
+        return replace(
+            rule,
+            max_rows=min(rule.max_rows, signed.max_rows),
+            max_delay_s=min(rule.max_delay_s, signed.max_delay_us / 1e6),
+        )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsInvalid(f"cannot read the serving file {path}: {error}", hint="see SANDSEAL_SERVING") from None
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SettingsInvalid(f"the serving file is not TOML: {error}") from None
+
+
+def _rule(node: Node, default: SchedulerSettings) -> tuple[tuple[str, ...], SchedulerSettings]:
+    names = node.texts("names", rule="model names, in which '*' stands for any text", least=1)
+    settings = _settings(node, default)
+    node.close()
+    return names, settings
+
+
+def _settings(node: Node, base: SchedulerSettings) -> SchedulerSettings:
+    """What a table says, on top of `base`."""
+    delay_us = node.integer("max_delay_us", None)
+    settings = replace(
+        base,
+        instances=node.integer("instances", base.instances, low=1, high=64),
+        max_rows=node.integer("max_rows", base.max_rows, low=1),
+        max_delay_s=base.max_delay_s if delay_us is None else delay_us / 1e6,
+        max_requests=node.integer("max_queue", base.max_requests, low=1),
+        max_queued_rows=node.integer("max_queue_rows", base.max_queued_rows, low=1),
+        weights={**base.weights, **_weights(node.child("weights", None))},
+        classes=_classes(node.child("classes", None), base.classes),
+    )
+    reserved = sum(service_class.reserved for service_class in settings.classes.values())
+    if reserved >= settings.instances:
+        node.fail("classes", f"reserve {reserved} of {settings.instances} instances; one at least must be for all")
+    return settings
+
+
+def _weights(node: Node | None) -> dict[str, float]:
+    return {} if node is None else {tenant: _number(node, tenant, 1.0, _MAX_WEIGHT) for tenant in node.rest()}
+
+
+def _classes(node: Node | None, base: Mapping[str, ServiceClass]) -> Mapping[str, ServiceClass]:
+    if node is None:
+        return base
+    classes = {name: _class(node.child(name, None), service_class) for name, service_class in base.items()}
+    node.close()
+    return classes
+
+
+def _class(node: Node | None, base: ServiceClass) -> ServiceClass:
+    if node is None:
+        return base
+    changed = replace(
+        base,
+        target_s=_number(node, "target_s", base.target_s, _MAX_SECONDS),
+        expires_s=_number(node, "expires_s", base.expires_s, _MAX_SECONDS),
+        reserved=node.integer("reserved", base.reserved, high=63),
+        max_requests=node.integer("max_queue", base.max_requests, low=1),
+    )
+    node.close()
+    return changed
+
+
+def _number(node: Node, name: str, default: float, high: int) -> float:
+    value = node.take(name, default)
+    if type(value) not in (int, float) or not 0 < value <= high:
+        node.fail(name, f"must be a number above 0, at most {high}, not {value!r}")
+    return float(value)

@@ -1,0 +1,91 @@
+import pytest
+
+from sandseal_host.errors import SettingsInvalid
+from sandseal_host.serving.request import CLASSES
+from sandseal_host.serving.rules import ServingRules
+from sandseal_host.settings import Settings
+from support.serving import manifest
+from support.settings_table import README
+
+FILE = """
+[classes.realtime]
+target_s = 0.5
+expires_s = 1
+
+[weights]
+acme = 3
+
+[[models]]
+names = ["acme.vision.*", "acme.double"]
+instances = 4
+max_rows = 2
+max_queue = 50
+classes.realtime = {reserved = 1}
+classes.batch = {max_queue = 10_000}
+weights.labs = 2.5
+
+[[models]]
+names = ["*"]
+max_delay_us = 500
+"""
+
+
+def test_the_settings_hold_where_the_file_says_nothing():
+    rule = ServingRules(Settings(instances=2, max_queue=7)).of(manifest())
+    assert (rule.instances, rule.max_requests, rule.max_rows, rule.max_delay_s) == (2, 7, 4, 0.0)
+    assert rule.classes == CLASSES
+
+
+def test_the_readme_s_example_is_valid():
+    example = README.read_text(encoding="utf-8").partition("### The serving file")[2].split("```")[1]
+    rules = ServingRules(Settings(), example.removeprefix("toml"))
+    assert rules.of(manifest("acme.vision.cat")).classes["realtime"].reserved == 1
+    assert rules.of(manifest("other")).classes["batch"].expires_s == 300
+    assert rules.of(manifest("other")).max_queued_rows == 10_000
+
+
+def test_the_first_rule_that_covers_a_name_decides():
+    rules = ServingRules(Settings(), FILE)
+    ours, other = rules.of(manifest("acme.double")), rules.of(manifest("bolt.double"))
+    assert (ours.instances, ours.max_rows, ours.max_requests) == (4, 2, 50)
+    assert (other.instances, other.max_rows, other.max_requests) == (1, 4, 1024)
+    assert ours.weights == {"acme": 3.0, "labs": 2.5}
+    assert other.weights == {"acme": 3.0}
+    realtime = ours.classes["realtime"]
+    assert (realtime.target_s, realtime.expires_s, realtime.reserved, realtime.level) == (0.5, 1.0, 1, 1)
+    assert other.classes["realtime"].reserved == 0
+    assert ours.classes["batch"].max_requests == 10_000
+
+
+def test_nothing_widens_what_a_bundle_is_signed_for():
+    rule = ServingRules(Settings(), "max_rows = 1000\nmax_delay_us = 1000").of(manifest())
+    assert (rule.max_rows, rule.max_delay_s) == (4, 0.0)  # as signed
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x = ", "not TOML"),
+        ("instances = 0", r"serving\.instances: must be an integer from 1"),
+        ("instanzes = 2", r"serving\.instanzes: is not a member"),
+        ("[classes.urgent]\ntarget_s = 1", r"serving\.classes\.urgent: is not a member"),
+        ("[classes.batch]\ntarget_s = 0", r"classes\.batch\.target_s: must be a number above 0"),
+        ("[classes.batch]\nexpires_s = inf", r"classes\.batch\.expires_s: must be a number above 0"),
+        ("[classes.batch]\nlevel = 9", r"classes\.batch\.level: is not a member"),
+        ("[classes.realtime]\nreserved = 1", r"serving\.classes: reserve 1 of 1 instances"),
+        ("[weights]\na = -1", r"weights\.a: must be a number above 0"),
+        ("[weights]\na = true", r"weights\.a: must be a number above 0"),
+        ("[[models]]\ninstances = 2", r"models\[0\]\.names: is missing"),
+        ('[[models]]\nnames = ["a"]\nthreads = 2', r"models\[0\]\.threads: is not a member"),
+    ],
+)
+def test_a_wrong_file_says_where(text, why):
+    with pytest.raises(SettingsInvalid, match=why):
+        ServingRules(Settings(), text)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    with pytest.raises(SettingsInvalid, match="cannot read the serving file"):
+        ServingRules.read(Settings(serving=tmp_path / "none.toml"))
+    (tmp_path / "serving.toml").write_text("max_queue = 9")
+    assert ServingRules.read(Settings(serving=tmp_path / "serving.toml")).of(manifest()).max_requests == 9
