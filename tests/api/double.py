@@ -2,9 +2,10 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -15,12 +16,14 @@ from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.ports import BundleEntry, HostState, TokenEntry
 from sandseal_host.api.settings import ApiSettings
-from sandseal_host.api.trust_port import RevocationEntry, Withdrawn
-from sandseal_host.errors import BundleUnknown, ModelUnknown, NotAuthenticated, NotReady
+from sandseal_host.api.trust_port import PermitEntry, RevocationEntry, Withdrawn
+from sandseal_host.errors import BundleUnknown, Busy, ModelUnknown, NotAuthenticated, NotReady
 from sandseal_host.observe.metrics import HostMetrics
 from sandseal_host.registry.acceptance import Signer
 from sandseal_host.registry.revocations import Target
 from sandseal_host.registry.tokens import Scope
+from sandseal_host.serving.claim import hand_over
+from sandseal_host.serving.ports import Cancellable, Waiter
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.tensors import Tensor
 from sandseal_signing.checkpoint import Checkpoint
@@ -57,6 +60,8 @@ class ModelDouble:
         self.bundle_id = hashlib.sha256(repr(manifest).encode()).hexdigest()
         self.run = run
         self.state, self.reason = "ready", ""
+        self.trouble: Busy | None = None
+        self.skipped: tuple[str, ...] = ()
         self.requests: list[Request] = []
         self.cancelled = 0
         self.gate: asyncio.Event | None = None
@@ -74,7 +79,15 @@ class ModelDouble:
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
-        return Response(self.run(request), {"queue": 0.001, "run": 0.002})
+        return Response(self.run(request), {"queue": 0.001, "run": 0.002}, self.skipped)
+
+    def impediment(self) -> Busy | None:
+        return self.trouble
+
+    def begin(self, request: Request, waiter: Waiter) -> Cancellable:
+        task = asyncio.get_running_loop().create_task(self.infer(request))
+        task.add_done_callback(partial(hand_over, waiter))
+        return task
 
 
 def identity(name: str, dtype: str, *shape: int | str, **options: Any) -> ModelDouble:
@@ -232,6 +245,7 @@ class TrustDouble:
     def __init__(self) -> None:
         self.revoked: list[RevocationEntry] = []
         self.envelopes: list[bytes] = []
+        self.kept: list[PermitEntry] = []
 
     def policy(self) -> dict[str, Any]:
         return {"serial": 7, "problem": None}
@@ -245,6 +259,15 @@ class TrustDouble:
 
     def explain_bundle(self, bundle_id: str) -> dict[str, Any]:
         return {"holds": True, "text": bundle_id, "branches": []}
+
+    def permit(self, envelope: bytes, publisher: Grant) -> PermitEntry:
+        name, at = envelope.decode(), datetime(2026, 1, 2, tzinfo=UTC)
+        publisher.need_model(name)
+        self.kept.append(PermitEntry("a" * 64, name, "b" * 64, "c" * 64, at, publisher.name, at, None, None))
+        return self.kept[-1]
+
+    def permits(self) -> list[PermitEntry]:
+        return self.kept
 
     def revocations(self) -> list[RevocationEntry]:
         return self.revoked
@@ -297,10 +320,11 @@ class ReceiptsDouble:
     public = PrivateKey.generate().public
 
     def write(
-        self, bundle_id: str, request: bytes | memoryview, response: bytes, *, service_class: str, nonce: str
-    ) -> bytes:
+        self, bundle_id: str, request: bytes | memoryview, response: bytes, *,
+        service_class: str, nonce: str, skipped: Collection[str] = (),
+    ) -> bytes:  # fmt: skip
         digests = [hashlib.sha256(body).hexdigest() for body in (request, response)]
-        return " ".join((bundle_id, *digests, service_class, nonce)).encode()
+        return " ".join((bundle_id, *digests, service_class, nonce, *skipped)).encode()
 
 
 _THEN = datetime(2026, 1, 2, tzinfo=UTC)

@@ -4,6 +4,7 @@ import pytest
 
 from api.test_infer import refused
 from sandseal_host.api.ports import HostState
+from sandseal_host.errors import CircuitOpen
 
 
 @pytest.fixture
@@ -18,7 +19,12 @@ def client(shared):
 
 @pytest.mark.parametrize(
     ("state", "live", "ready"),
-    [(HostState.READY, 200, 200), (HostState.STARTING, 200, 400), (HostState.STOPPING, 200, 503)],
+    [
+        (HostState.READY, 200, 200),
+        (HostState.STARTING, 200, 400),
+        (HostState.STOPPING, 200, 503),
+        (HostState.NO_WORKERS, 200, 503),
+    ],
 )
 def test_health_needs_no_token(client, host, monkeypatch, state, live, ready):
     monkeypatch.setattr(host.lifecycle, "state", state)
@@ -64,6 +70,13 @@ def test_model_ready(client, host, monkeypatch):
     assert answer.status_code == 400
     assert answer.json()["ready"] is False
     assert "loading" in answer.json()["error"]
+
+
+def test_a_model_whose_plugin_is_left_alone_is_not_ready(client, host, monkeypatch):
+    monkeypatch.setattr(host.models.get("mlp"), "trouble", CircuitOpen("left alone", retry_after=7))
+    answer = client.get("/v2/models/mlp/ready")
+    assert answer.status_code == 400
+    assert answer.json() == {"name": "mlp", "ready": False, "error": "left alone", "code": "circuit_open"}
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,13 @@ def test_a_receipt_is_about_the_bodies_the_bundle_and_the_class(client, host):
     assert answer.headers["sandseal-bundle"] == bundle
 
 
+def test_a_stage_that_was_skipped_is_told(client, host, monkeypatch):
+    monkeypatch.setattr(host.models.get("identity"), "skipped", ("post",))
+    answer = ask(client, "identity", tensor(data=[0] * 16), parameters={"sandseal.receipt": "n-1"})
+    assert answer.headers["sandseal-skipped"] == said(answer)[-1] == "post"
+    assert "sandseal-skipped" in ask(client, "identity", tensor(data=[0] * 16)).headers
+
+
 def test_who_does_not_ask_gets_none(client):
     for parameters in ({}, {"sandseal.receipt": False}, {"sandseal.receipt": None}):
         assert "sandseal-receipt" not in ask(client, "identity", tensor(data=[0] * 16), parameters=parameters).headers

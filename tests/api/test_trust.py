@@ -47,6 +47,19 @@ def test_a_signed_policy_reaches_the_host(client, host):
     refused(client.put("/v1/trust", content=bytes((8 << 20) + 1)), 413, code="too_large")
 
 
+def test_a_permit_is_brought_by_publishers_of_the_model_and_seen_by_them(client, host):
+    path = "/v1/trust/permits"
+    answer = client.post(path, content=b"acme.x")
+    assert (answer.status_code, answer.json()["name"], answer.json()["problem"]) == (201, "acme.x", None)
+    (entry,) = client.get(path).json()
+    assert (entry["from_bundle"], entry["to_bundle"], entry["actor"]) == ("b" * 64, "c" * 64, "root")
+    assert client.get(path, headers=as_("publisher")).status_code == 200
+    refused(client.post(path, content=b"acme.x", headers=as_("auditor")), 403, "publish", code="not_permitted")
+    refused(client.post(path, content=b"acme.x", headers=as_("caller")), 403, code="not_permitted")
+    refused(client.post(path, content=bytes((64 << 10) + 1)), 413, code="too_large")
+    assert len(host.trust.kept) == 1
+
+
 def test_explaining(client):
     path = "/v1/trust/explain"
     assert client.post(path, json={"name": "acme.x", "key": "alice"}).json()["text"] == "alice for acme.x"

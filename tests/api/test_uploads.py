@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 from starlette.requests import ClientDisconnect
@@ -159,6 +160,28 @@ class TestUploads:
         asyncio.run(main())
 
     def test_no_more_than_may_run(self):
+        async def test(uploads):
+            running = [begin(uploads, "alice"), begin(uploads, "bob")]
+            await asyncio.sleep(0.05)
+            with pytest.raises(QueueFull, match="2 uploads are running") as refusal:
+                await begin(uploads, "carol")
+            assert refusal.value.retry_after == 5.0
+            return running
+
+        self.play(2, test)
+
+    def test_no_token_has_all_places(self):
+        async def test(uploads):
+            running = [begin(uploads, "alice") for _ in range(3)]
+            await asyncio.sleep(0.05)
+            with pytest.raises(QueueFull, match="3 uploads of this token"):
+                await begin(uploads, "alice")
+            return [*running, begin(uploads, "bob")]
+
+        self.play(4, test)
+
+    def play(self, places, test):
+        """Run a test whose uploads stand still until it returns them; afterwards there is room again."""
         gate = threading.Event()
 
         class Slow(BundlesDouble):
@@ -167,14 +190,15 @@ class TestUploads:
                 return super().accept(stream, publisher)
 
         async def main():
-            uploads = Uploads(Slow(), ApiSettings(max_uploads=2))
-            running = [asyncio.create_task(uploads.accept(pieces(), EVERYTHING)) for _ in range(2)]
-            await asyncio.sleep(0.05)
-            with pytest.raises(QueueFull) as refusal:
-                await uploads.accept(pieces(), EVERYTHING)
-            assert refusal.value.retry_after == 5.0
+            uploads = Uploads(Slow(), ApiSettings(max_uploads=places))
+            running = await test(uploads)
             gate.set()
-            assert [entry.name for entry in await asyncio.gather(*running)] == ["acme.tiny"] * 2
-            assert (await uploads.accept(pieces(), EVERYTHING)).name == "acme.tiny"
+            assert [entry.name for entry in await asyncio.gather(*running)] == ["acme.tiny"] * len(running)
+            assert (await begin(uploads, "alice")).name == "acme.tiny"
 
         asyncio.run(main())
+
+
+def begin(uploads, token):
+    """An upload under way."""
+    return asyncio.create_task(uploads.accept(pieces(), replace(EVERYTHING, id=token)))

@@ -54,7 +54,7 @@ def create_app(
     add_bundle_routes(control, bundles, uploads, door)
     transfers = Transfers(settings.max_transfers, settings.upload_idle_s)
     add_offer_routes(control, offers, bundles, uploads, transfers, door)
-    add_signature_routes(control, bundles, door)
+    add_signature_routes(control, bundles, uploads, door)
     add_token_routes(control, tokens, door)
     add_trust_routes(control, trust, door)
     add_log_routes(control, log, receipts, door)

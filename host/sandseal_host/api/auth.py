@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import math
 from collections import OrderedDict
+from dataclasses import replace
 from time import monotonic
 
 from sandseal_host.api.grant import ANONYMOUS, Grant
+from sandseal_host.api.pace import Paces
 from sandseal_host.api.ports import Tokens
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.throttle import FailureThrottle
@@ -32,13 +34,15 @@ class Doorkeeper:
         self._anonymous = settings.anonymous_inference
         self._cache_s = settings.token_cache_s
         self._throttle = FailureThrottle(settings.auth_failures, 60.0)
+        self._paces = Paces(settings.access.tenants)
+        self._guest = self._paced(ANONYMOUS)
         self._known: OrderedDict[bytes, tuple[Grant, float]] = OrderedDict()
         self._checks: dict[bytes, asyncio.Future[Grant]] = {}
 
     def recall(self, authorization: bytes | None) -> Grant | None:
         """The grant of a token that was checked a moment ago, without waiting."""
         if authorization is None:
-            return ANONYMOUS if self._anonymous else None
+            return self._guest if self._anonymous else None
         grant, until = self._known.get(hashlib.sha256(authorization).digest(), (None, -math.inf))
         return grant if monotonic() < until else None
 
@@ -69,12 +73,17 @@ class Doorkeeper:
         if check is None:
             check = self._checks[key] = asyncio.ensure_future(asyncio.to_thread(self._tokens.check, secret))
             check.add_done_callback(lambda _: self._checks.pop(key))
-        grant = await asyncio.shield(check)
+        grant = self._paced(await asyncio.shield(check))
         self._remember(key, grant)
         return grant
 
-    def forget(self) -> None:
-        """Ask again about every token at its next use, as after a revocation."""
+    def _paced(self, grant: Grant) -> Grant:
+        pace = self._paces.of(grant.id, grant.name, grant.rate, grant.tenant)
+        return grant if pace is None else replace(grant, pace=pace)
+
+    def forget(self, token_id: str) -> None:
+        """Ask again about every token at its next use, since this one was revoked."""
+        self._paces.forget(token_id)
         for key, (grant, _) in self._known.items():
             self._known[key] = (grant, -math.inf)
 

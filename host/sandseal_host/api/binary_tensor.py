@@ -48,11 +48,11 @@ class BinarySlot:
             RequestInvalid: BYTES elements do not fill it, or a BOOL is neither 0 nor 1.
         """
         spec, dtype = self.spec, self.spec.dtype
-        part = body[self.start : self.start + self.size]
         if dtype is DataType.BYTES:
+            part = body[self.start : self.start + self.size]
             check_bytes_elements(spec.name, part, prod(self.shape))
             return Tensor(spec.name, dtype, self.shape, np.frombuffer(part, np.uint8))
-        data = np.frombuffer(part, KINDS[dtype].numpy).reshape(self.shape)
+        data = np.ndarray(self.shape, KINDS[dtype].numpy, body, self.start)
         if dtype is DataType.BOOL and (data.view(np.uint8) > 1).any():
             raise RequestInvalid(f"input {spec.name!r}: a BOOL is one byte, 0 or 1", tensor=spec.name)
         return Tensor(spec.name, dtype, self.shape, data if data.flags.aligned else data.copy())

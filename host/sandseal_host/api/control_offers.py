@@ -69,7 +69,7 @@ def add_offer_routes(
         known = await run_in_threadpool(offers.blob, offer, digest, grant)
         at = _begin(request.headers.get("content-range"), known)
         entry = await transfers.run(
-            request.stream(), known.size - at, lambda stream: offers.write(offer, digest, at, stream, grant)
+            request.stream(), known.size - at, grant, lambda stream: offers.write(offer, digest, at, stream, grant)
         )
         response.headers.update(_progress(entry))
         return entry
@@ -79,7 +79,7 @@ def add_offer_routes(
         bundle_id: str, request: Request, response: Response, grant: Annotated[Grant, publishers]
     ) -> BundleEntry:
         try:
-            entry = await uploads.run(request.stream(), 0, lambda _: offers.finish(bundle_id, grant))
+            entry = await uploads.run(request.stream(), 0, grant, lambda _: offers.finish(bundle_id, grant))
         except BundleUnknown:
             # Finished before: a client that did not get the answer asks again.
             entry = await run_in_threadpool(visible_bundle, bundles, bundle_id, grant)

@@ -10,8 +10,10 @@ from sandseal_host.api.control_bundles import visible_bundle
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import BundleEntry, Bundles
+from sandseal_host.api.uploads import Transfers
 from sandseal_host.errors import TooLarge
 from sandseal_host.registry.tokens import Scope
+from sandseal_signing.digest import Readable, read_chunks
 from sandseal_signing.envelope import MAX_FILE_BYTES, MEDIA_TYPE
 
 _SIGNATURE_BODY: dict[str, Any] = {
@@ -23,8 +25,12 @@ _SIGNATURE_BODY: dict[str, Any] = {
 }
 
 
-def add_signature_routes(control: FastAPI, bundles: Bundles, door: Doorkeeper) -> None:
-    """Add the route under /v1/bundles that takes signatures."""
+def add_signature_routes(control: FastAPI, bundles: Bundles, uploads: Transfers, door: Doorkeeper) -> None:
+    """Add the route under /v1/bundles that takes signatures.
+
+    Args:
+        uploads: runs what takes a bundle in, as the last signature does.
+    """
 
     @control.post(
         "/v1/bundles/{bundle_id}/signatures", summary="Add a signature to a bundle", openapi_extra=_SIGNATURE_BODY
@@ -33,7 +39,13 @@ def add_signature_routes(control: FastAPI, bundles: Bundles, door: Doorkeeper) -
         bundle_id: str, request: Request, grant: Annotated[Grant, permit(door, Scope.PUBLISH)]
     ) -> BundleEntry:
         bundle = await run_in_threadpool(visible_bundle, bundles, bundle_id, grant)
-        return await run_in_threadpool(bundles.sign, bundle.id, await limited_body(request, MAX_FILE_BYTES), grant)
+        return await uploads.run(
+            request.stream(), MAX_FILE_BYTES, grant, lambda stream: bundles.sign(bundle.id, _read(stream), grant)
+        )
+
+
+def _read(stream: Readable) -> bytes:
+    return b"".join(map(bytes, read_chunks(stream)))
 
 
 async def limited_body(request: Request, limit: int) -> bytes:

@@ -1,7 +1,7 @@
 """The control plane's tokens: issue, list, revoke."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -13,7 +13,8 @@ from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import TokenEntry, Tokens
 from sandseal_host.errors import NotPermitted, RequestInvalid
-from sandseal_host.registry.tokens import Scope
+from sandseal_host.registry.tokens import Rate, Scope
+from sandseal_host.serving.request import CLASSES
 
 
 class TokenRequest(BaseModel):
@@ -25,6 +26,9 @@ class TokenRequest(BaseModel):
     scopes: list[Scope] = Field(min_length=1)
     tenant: str = Field("default", min_length=1, max_length=128)
     models: str = Field("*", min_length=1, max_length=128)
+    ceiling: Literal["realtime", "standard", "batch"] = "realtime"
+    requests_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
+    rows_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
     expires: AwareDatetime | None = None
 
 
@@ -51,15 +55,15 @@ def add_token_routes(control: FastAPI, tokens: Tokens, door: Doorkeeper) -> None
         entry, secret = await run_in_threadpool(tokens.issue, wanted, expires)
         return IssuedToken(token=entry, secret=secret)
 
-    @control.get("/v1/tokens", summary="The tokens in force")
-    def entries(_: Annotated[Grant, operator]) -> list[TokenEntry]:
-        return list(tokens.entries())
+    @control.get("/v1/tokens", summary="The tokens in force, of models within reach")
+    def entries(grant: Annotated[Grant, operator]) -> list[TokenEntry]:
+        return [entry for entry in tokens.entries() if grant.models in ("*", entry.models)]
 
     @control.delete("/v1/tokens/{token_id}", status_code=204, summary="Revoke a token")
-    def revoke(token_id: str, _: Annotated[Grant, operator]) -> None:
-        if not tokens.revoke(token_id):
+    def revoke(token_id: str, grant: Annotated[Grant, operator]) -> None:
+        if token_id not in {entry.id for entry in entries(grant)} or not tokens.revoke(token_id):
             raise RouteUnknown(f"no token {token_id[:80]!r}", hint="GET /v1/tokens lists those in force")
-        door.forget()
+        door.forget(token_id)
 
 
 def _parse(body: bytes) -> tuple[Grant, datetime | None]:
@@ -70,10 +74,18 @@ def _parse(body: bytes) -> tuple[Grant, datetime | None]:
         where = ".".join(str(part) for part in first["loc"])
         raise RequestInvalid(
             f"the token asked for: {where or 'body'}: {first['msg']}",
-            hint='send {"name": ..., "scopes": [...]}, and "tenant", "models", "expires" if they matter',
+            hint='send {"name": ..., "scopes": [...]}, and what else matters: ' + ", ".join(TokenRequest.model_fields),
             where=where,
         ) from None
-    return Grant(wanted.name, frozenset(wanted.scopes), wanted.tenant, wanted.models), wanted.expires
+    grant = Grant(
+        wanted.name,
+        frozenset(wanted.scopes),
+        wanted.tenant,
+        wanted.models,
+        ceiling=CLASSES[wanted.ceiling],
+        rate=Rate(wanted.requests_s, wanted.rows_s),
+    )
+    return grant, wanted.expires
 
 
 def _check_within(issuer: Grant, wanted: Grant) -> None:
@@ -83,3 +95,7 @@ def _check_within(issuer: Grant, wanted: Grant) -> None:
         raise NotPermitted(f"the token {issuer.name!r} cannot give the scopes {beyond}", needed=beyond)
     if issuer.models not in ("*", wanted.models):
         raise NotPermitted(f"the token {issuer.name!r} reaches the models {issuer.models!r} only")
+    if issuer.lower(wanted.ceiling) is not wanted.ceiling:
+        raise NotPermitted(f"the token {issuer.name!r} reaches the class {issuer.ceiling.name!r} only")
+    if not wanted.rate.within(issuer.rate):
+        raise NotPermitted(f"the token {issuer.name!r} cannot give a rate above its own")

@@ -1,4 +1,4 @@
-"""The control plane's trust: the policy in force, and revocations."""
+"""The control plane's trust: the policy in force, revocations, and downgrade permits."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -11,22 +11,30 @@ from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.control_signatures import limited_body
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
-from sandseal_host.api.trust_port import RevocationEntry, Trust, Withdrawn
+from sandseal_host.api.trust_port import PermitEntry, RevocationEntry, Trust, Withdrawn
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.registry.revocations import Target
 from sandseal_host.registry.tokens import Scope
 from sandseal_signing.document import TRUST_TYPE
 from sandseal_signing.envelope import MAX_FILE_BYTES
-
-_ENVELOPE_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "description": f"A DSSE envelope over the new trust file, of type {TRUST_TYPE}.",
-        "content": {"application/json": {"schema": {"type": "object"}}},
-    }
-}
+from sandseal_signing.permit import MAX_BYTES, PERMIT_TYPE
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def _envelope(over: str, payload_type: str) -> dict[str, Any]:
+    """A signed body in the OpenAPI document."""
+    return {
+        "requestBody": {
+            "required": True,
+            "description": f"A DSSE envelope over {over}, of type {payload_type}.",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        }
+    }
+
+
+_POLICY_BODY = _envelope("the new trust file", TRUST_TYPE)
+_PERMIT_BODY = _envelope("a downgrade permit", PERMIT_TYPE)
 
 
 class RevocationRequest(BaseModel):
@@ -57,6 +65,7 @@ class Revoking(BaseModel):
 
 def add_trust_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
     """Add the routes under /v1/trust and /v1/revocations."""
+    _add_permit_routes(control, trust, door)
     readers = permit(door, Scope.TRUST, Scope.OPERATE, Scope.AUDIT)
     askers = permit(door, Scope.TRUST, Scope.OPERATE, Scope.AUDIT, Scope.PUBLISH)
     trusted = permit(door, Scope.TRUST)
@@ -65,7 +74,7 @@ def add_trust_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
     def policy(_: Annotated[Grant, readers]) -> Mapping[str, Any]:
         return trust.policy()
 
-    @control.put("/v1/trust", summary="Put a policy in force that its root signed", openapi_extra=_ENVELOPE_BODY)
+    @control.put("/v1/trust", summary="Put a policy in force that its root signed", openapi_extra=_POLICY_BODY)
     async def replace(request: Request, grant: Annotated[Grant, trusted]) -> Mapping[str, Any]:
         return await run_in_threadpool(trust.replace, await limited_body(request, MAX_FILE_BYTES), grant)
 
@@ -87,6 +96,19 @@ def add_trust_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
         wanted = _parse(RevocationRequest, await request.body())
         gone = await run_in_threadpool(trust.revoke, wanted.target, wanted.digest, wanted.reason, grant)
         return Revoking(withdrawn=list(gone))
+
+
+def _add_permit_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
+    bringers = permit(door, Scope.TRUST, Scope.PUBLISH)
+    askers = permit(door, Scope.TRUST, Scope.OPERATE, Scope.AUDIT, Scope.PUBLISH)
+
+    @control.get("/v1/trust/permits", summary="Every downgrade permit")
+    def permits(grant: Annotated[Grant, askers]) -> list[PermitEntry]:
+        return [entry for entry in trust.permits() if grant.sees(entry.name)]
+
+    @control.post("/v1/trust/permits", status_code=201, summary="Bring a permit", openapi_extra=_PERMIT_BODY)
+    async def bring(request: Request, grant: Annotated[Grant, bringers]) -> PermitEntry:
+        return await run_in_threadpool(trust.permit, await limited_body(request, MAX_BYTES), grant)
 
 
 def _body(model: type[BaseModel]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The data plane's one endpoint: what happens between a request's bytes and its answer's.
 
-It knows no server; a face (ASGI here, uvicorn's protocol later) hands it exchanges and sends what it returns.
+It knows no server; a face (ASGI, or uvicorn's protocol) hands it exchanges and sends what it returns.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,17 +10,20 @@ from sandseal_host.api.answer import Answer, json_answer
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.errors import MethodWrong
 from sandseal_host.api.exchange import Exchange
-from sandseal_host.api.forms import CallForm, ProtocolForm
+from sandseal_host.api.forms import CallForm, Headers, ProtocolForm
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.infer import InferencePath
 from sandseal_host.api.log_port import Receipts
 from sandseal_host.api.metadata import SERVER, health, model_metadata, model_not_ready, model_ready
 from sandseal_host.api.ports import Lifecycle, Models
+from sandseal_host.api.prepared import PreparedModels
 from sandseal_host.api.problems import problem
-from sandseal_host.api.routes import Action, Route
+from sandseal_host.api.routes import Action, Route, read_version
 from sandseal_host.api.settings import ApiSettings
-from sandseal_host.errors import NotReady, RequestInvalid
+from sandseal_host.api.visit import Edge, Visit
+from sandseal_host.errors import NotReady
 from sandseal_host.observe.metrics import RequestMetrics
+from sandseal_signing.errors import SandsealError
 
 
 class Endpoint:
@@ -44,8 +47,9 @@ class Endpoint:
         metrics: RequestMetrics,
         receipts: Receipts,
     ) -> None:
-        self._models, self._lifecycle, self._door = models, lifecycle, door
-        self._inference = InferencePath(models, door, settings, metrics, receipts)
+        self.models, self.lifecycle, self.door, self.settings = models, lifecycle, door, settings
+        self.edge = Edge(models, PreparedModels(settings, metrics), receipts, settings.default_class)
+        self._inference = InferencePath(self.edge, door)
         self._protocol, self._plain = ProtocolForm(settings), CallForm(settings)
         self._actions: dict[Action, Callable[[Route, Exchange], Awaitable[Answer]]] = {
             Action.INFER: self._infer,
@@ -66,11 +70,20 @@ class Endpoint:
         except Exception as error:
             return problem(error)
 
+    def at_once(self, route: Route, headers: Headers) -> Visit | None:
+        """The visit of an inference that needs no waiting before its model runs; None for everything else."""
+        if route.action is not Action.INFER:
+            return None
+        try:
+            return self._inference.at_once(route, headers, self._protocol)
+        except SandsealError:
+            return None  # `answer` will say why
+
     def _infer(self, route: Route, exchange: Exchange) -> Awaitable[Answer]:
         return self._inference.answer(route, exchange, self._protocol)
 
     def _call(self, route: Route, exchange: Exchange) -> Awaitable[Answer]:
-        route = replace(route, version=_version(exchange.query("version")))
+        route = replace(route, version=read_version(exchange.query("version")))
         return self._inference.answer(route, exchange, self._plain)
 
     async def _server(self, _: Route, exchange: Exchange) -> Answer:
@@ -78,26 +91,20 @@ class Endpoint:
         return json_answer(SERVER)
 
     async def _health(self, route: Route, _: Exchange) -> Answer:
-        return health(self._lifecycle.state, route.action)
+        return health(self.lifecycle.state, route.action)
 
     async def _model(self, route: Route, exchange: Exchange) -> Answer:
         (await self._admit(exchange)).need_model(route.model)
-        return json_answer(model_metadata(self._models.get(route.model, route.version), self._models.index()))
+        return json_answer(model_metadata(self.models.get(route.model, route.version), self.models.index()))
 
     async def _model_ready(self, route: Route, exchange: Exchange) -> Answer:
         (await self._admit(exchange)).need_model(route.model)
         try:
-            return model_ready(self._models.get(route.model, route.version))
+            model = self.models.get(route.model, route.version)
         except NotReady as error:
             return model_not_ready(error, route.model)
+        impediment = model.impediment()
+        return model_ready(model) if impediment is None else model_not_ready(impediment, route.model)
 
     async def _admit(self, exchange: Exchange) -> Grant:
-        return await self._door.admit(exchange.headers.get(b"authorization"), exchange.address)
-
-
-def _version(text: str) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 17):
-        raise RequestInvalid(f"version {text[:40]!r} is not a version number")
-    return int(text)
+        return await self.door.admit(exchange.headers.get(b"authorization"), exchange.address)

@@ -1,6 +1,7 @@
 """One HTTP request under ASGI, as the data plane reads it: headers, body, and whether anybody is still there."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import cast
 from urllib.parse import parse_qs
 
@@ -56,9 +57,7 @@ class Exchange:
             TooLarge: the body is, or says that it is, larger.
             ClientGone: the client went away before its end.
         """
-        length = self.headers.get(b"content-length", b"")
-        size = int(length) if length.isdigit() else 0
-        check_size(size, limit)
+        check_size(read_size(self.headers) or 0, limit)
         message = await self._next()
         if not message.get("more_body"):
             check_size(len(message.get("body", b"")), limit)
@@ -86,6 +85,12 @@ class Exchange:
         """Return when the client has gone; the body must have been read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def read_size(headers: Mapping[bytes, bytes]) -> int | None:
+    """The size that a request's headers say its body has; None when they say none."""
+    length = headers.get(b"content-length", b"")
+    return int(length) if length.isdigit() else None
 
 
 def check_size(size: int, limit: int) -> None:

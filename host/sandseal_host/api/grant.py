@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from sandseal_host.api.pace import Pace
 from sandseal_host.errors import ModelUnknown, NotPermitted
-from sandseal_host.registry.tokens import Scope
+from sandseal_host.registry.tokens import UNLIMITED, Rate, Scope
+from sandseal_host.serving.request import REALTIME, ServiceClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,9 @@ class Grant:
         tenant: whose share of the host it uses.
         models: pattern of the model names that it may see (`*` and `?` as in a shell).
         id: the token's, which no other has; what it offers is found by it.
+        ceiling: the most urgent class that its requests get.
+        rate: how much inference it may ask for.
+        pace: what its requests count on, and its tenant's; None where nothing limits them.
     """
 
     name: str
@@ -24,6 +29,13 @@ class Grant:
     tenant: str = "default"
     models: str = "*"
     id: str = ""
+    ceiling: ServiceClass = REALTIME
+    rate: Rate = UNLIMITED
+    pace: Pace | None = None
+
+    def lower(self, wanted: ServiceClass) -> ServiceClass:
+        """The class that a request gets which wants this one: no more urgent than the ceiling."""
+        return wanted if wanted.level >= self.ceiling.level else self.ceiling
 
     def sees(self, model: str) -> bool:
         """Whether the bearer may know of that model."""
@@ -48,7 +60,7 @@ class Grant:
             ModelUnknown: it does not; the answer is that of a model that does not exist.
         """
         if not self.sees(model):
-            raise ModelUnknown(f"no model {model[:128]!r}", model=model[:128])
+            raise ModelUnknown(f"there is no model {model[:128]!r}", model=model[:128])
 
 
 ANONYMOUS = Grant("anonymous", frozenset({Scope.INFER}), tenant="anonymous")

@@ -1,6 +1,6 @@
 """What the edge needs of the transparency log and of receipts, as it sees them (registry's `log` and `receipts`)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from sandseal_signing.keys import PublicKey
@@ -54,12 +54,20 @@ class Receipts(Protocol):
         ...
 
     def write(
-        self, bundle_id: str, request: bytes | memoryview, response: bytes, *, service_class: str, nonce: str
+        self,
+        bundle_id: str,
+        request: bytes | memoryview,
+        response: bytes,
+        *,
+        service_class: str,
+        nonce: str,
+        skipped: Collection[str] = (),
     ) -> bytes:
         """The receipt for one answer, as one line of ASCII; blocks.
 
         Args:
             request, response: the bodies without content coding.
             nonce: the client's, checked by `is_nonce`.
+            skipped: stages that this answer did without.
         """
         ...

@@ -6,7 +6,7 @@ from typing import Any
 
 from sandseal_host.api.answer import Answer, json_answer
 from sandseal_host.api.ports import HostState, LiveModel, ModelEntry
-from sandseal_host.errors import NotReady
+from sandseal_host.errors import Busy
 from sandseal_signing.manifest import TensorSpec
 
 EXTENSIONS = ("binary_tensor_data", "model_repository", "parameters", "schedule_policy")
@@ -42,6 +42,9 @@ def health(state: HostState, asked: str) -> Answer:
         return json_answer(document)
     if state is HostState.STOPPING:
         return json_answer(document | {"error": "this host is stopping"}, 503, ((b"retry-after", b"1"),))
+    if state is HostState.NO_WORKERS:
+        why = "no process that runs plugins is alive; the host's log says why"
+        return json_answer(document | {"error": why}, 503, ((b"retry-after", b"1"),))
     return json_answer(document | {"error": "this host is starting"}, 400)
 
 
@@ -50,7 +53,7 @@ def model_ready(model: LiveModel) -> Answer:
     return json_answer({"name": model.manifest.name, "ready": True})
 
 
-def model_not_ready(error: NotReady, name: str) -> Answer:
+def model_not_ready(error: Busy, name: str) -> Answer:
     """The answer for one that is not: 400, where everything else about it would be 503."""
     return json_answer({"name": name, "ready": False, "error": error.message, "code": error.code}, 400)
 

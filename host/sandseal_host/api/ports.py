@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from sandseal_host.api.grant import Grant
+from sandseal_host.errors import Busy
 from sandseal_host.registry.acceptance import Signer
+from sandseal_host.serving.ports import Cancellable, Waiter
 from sandseal_host.serving.request import Request, Response
 from sandseal_signing.digest import Readable
 from sandseal_signing.manifest import Manifest
@@ -33,6 +35,14 @@ class LiveModel(Protocol):
 
     def infer(self, request: Request) -> Awaitable[Response]:
         """Answer a request; cancelling takes it out of the queue."""
+        ...
+
+    def impediment(self) -> Busy | None:
+        """Why every request is refused now, although the model is ready."""
+        ...
+
+    def begin(self, request: Request, waiter: Waiter) -> Cancellable:
+        """Answer a request later, through `waiter`; what is returned takes it back."""
         ...
 
 
@@ -108,7 +118,7 @@ class BundleEntry:
         threshold: how many it wanted.
         size: bytes of all its files.
         accepted_at: when; None while it is pending.
-        detail: how many of how many holders signed a pending one, and who may still do so; why one is revoked.
+        detail: how many of how many holders signed a pending one, and who may still do so; or why it is `revoked`.
         log: its acceptance in the log; None in lists.
         weights: how a loaded one's are bound to what was verified: `bytes` in memory, or a `path` under leases.
     """
@@ -176,6 +186,7 @@ class HostState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     STOPPING = "stopping"
+    NO_WORKERS = "no workers"  # for plugins
 
 
 class Lifecycle(Protocol):
@@ -214,6 +225,9 @@ class TokenEntry:
         scopes: what it may do.
         tenant: whose share it uses.
         models: pattern of the model names that it may see.
+        ceiling: the most urgent class that its requests get.
+        requests_s: inference requests a second; None for as many as come.
+        rows_s: their rows a second; None likewise.
         created: when it was issued.
         expires: from when on it is worth nothing; None for never.
     """
@@ -223,6 +237,9 @@ class TokenEntry:
     scopes: tuple[str, ...]
     tenant: str
     models: str
+    ceiling: str
+    requests_s: float | None
+    rows_s: float | None
     created: datetime
     expires: datetime | None = None
 

@@ -39,11 +39,13 @@ STATUS: dict[type[SandsealError], int] = {
     host.UnsupportedRequest: 501,
     http.EncodingUnsupported: 501,
     host.DeadlineExpired: 504,
+    host.LoadTimeout: 504,
     # The caller, later.
     host.RateLimited: 429,
     host.QueueFull: 503,
     host.DeadlineImpossible: 503,
     host.NotReady: 503,
+    host.CircuitOpen: 503,
     host.ShuttingDown: 503,
     # The publisher must change the bundle.
     signing.KeyInvalid: 400,
@@ -53,6 +55,7 @@ STATUS: dict[type[SandsealError], int] = {
     signing.StatementInvalid: 400,
     signing.ManifestInvalid: 400,
     signing.NameInvalid: 400,
+    signing.PermitInvalid: 400,
     signing.SealInvalid: 400,
     signing.SealTruncated: 400,
     signing.DigestMismatch: 400,
@@ -73,6 +76,7 @@ STATUS: dict[type[SandsealError], int] = {
     host.PluginTimeout: 500,
     host.PluginOutOfMemory: 500,
     host.PluginBadOutput: 500,
+    host.PluginLost: 500,
     host.ModelFailed: 500,
     signing.PolicyInvalid: 500,
     signing.ProofInvalid: 400,  # of the log: no such entry, or no such size

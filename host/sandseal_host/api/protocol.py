@@ -1,25 +1,94 @@
 """The data plane's second face: inference straight from uvicorn's parser to the transport, without ASGI in between.
 
 uvicorn goes on to parse, to pace, to queue pipelined requests and to end idle connections; only the way from a parsed
-request to its written answer is shorter. What is not the data plane's takes the usual way.
+request to its written answer is shorter. A small inference needs neither scope nor task (`DirectCall`); what has to
+wait before its model can be asked is answered in a task; what is not the data plane's takes the usual way.
 """
 
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from sandseal_host.api.answer import Answer
 from sandseal_host.api.dataplane import DataPlane
+from sandseal_host.api.direct import DirectCall
 from sandseal_host.api.exchange import Exchange, check_size
 from sandseal_host.api.routes import Route, match_route
+from sandseal_host.api.visit import Visit
 
 _JOINED_BYTES = 64 * 1024  # up to here copying a body behind its head costs less than a second write
 
 
 class DataPlaneProtocol(HttpToolsProtocol):
     """One connection; answers the data plane's routes itself when the application is a `DataPlane`."""
+
+    cycle: Any  # a RequestResponseCycle, or a DirectCall in its place
+    _calling: DirectCall | None = None  # not answered yet
+    _receiving: DirectCall | None = None  # its body is not complete
+
+    def on_message_begin(self) -> None:
+        """Keep what the parser says of a request; a scope is made only where one is needed."""
+        self.url, self.headers, self.expect_100_continue = b"", [], False
+
+    def on_headers_complete(self) -> None:
+        """Choose the way that a request takes."""
+        visit = self._visit()
+        if visit is None:
+            self._make_scope()
+            super().on_headers_complete()
+        else:
+            call = DirectCall(visit, self.parser.should_keep_alive(), self._answer_call)
+            self.cycle = self._calling = self._receiving = call
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        if self._receiving is None:
+            super().on_body(body)
+        else:
+            self._receiving.take(body)
+
+    def on_message_complete(self) -> None:
+        """Start a direct call, whose body is complete now; all others have begun with their headers."""
+        call, self._receiving = self._receiving, None
+        if call is None:
+            super().on_message_complete()
+        else:
+            call.start()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take back what the client no longer waits for."""
+        if self._calling is not None:
+            self._calling.leave()
+        if isinstance(self.cycle, DirectCall):
+            self.cycle = None
+        super().connection_lost(exc)
+
+    def _visit(self) -> Visit | None:
+        """The visit of a request that can be answered without a task."""
+        app, parser = self.app, self.parser
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if busy or self.flow.write_paused or self.expect_100_continue or not isinstance(app, DataPlane):
+            return None
+        if parser.get_method() != b"POST" or parser.get_http_version() != "1.1" or parser.should_upgrade():
+            return None
+        route = _route(self.url)
+        return app.endpoint.at_once(route, dict(self.headers)) if route else None
+
+    def _make_scope(self) -> None:
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects
+        self.headers += headers
+
+    def _answer_call(self, call: DirectCall, answer: Answer) -> None:
+        self._calling = None
+        self._write(answer, call.keep_alive)
+        call.response_complete = True
+        self.on_response_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         route = None
@@ -29,11 +98,11 @@ class DataPlaneProtocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, app)
             return
         exchange = CycleExchange(cycle)
-        exchange.task = task = self.loop.create_task(self._answer(cycle, exchange, app, route))
+        exchange.task = task = self.loop.create_task(self._answer_cycle(cycle, exchange, app, route))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _answer(
+    async def _answer_cycle(
         self, cycle: RequestResponseCycle, exchange: "CycleExchange", app: DataPlane, route: Route
     ) -> None:
         try:
@@ -44,24 +113,23 @@ class DataPlaneProtocol(HttpToolsProtocol):
             self.transport.close()  # cancelled at the end of a shutdown: there will be no answer
             raise
         if not cycle.disconnected:
-            self._write(cycle, answer)
+            self._write(answer, cycle.keep_alive)
+            cycle.response_started = cycle.response_complete = True
+            cycle.message_event.set()
+            cycle.on_response()
 
-    def _write(self, cycle: RequestResponseCycle, answer: Answer) -> None:
-        parts = [_status_line(answer.status)]
-        for name, value in (*cycle.default_headers, *answer.headers):
-            parts += name, b": ", value, b"\r\n"
-        ending = b"\r\n\r\n" if cycle.keep_alive else b"\r\nconnection: close\r\n\r\n"
-        parts.append(b"content-length: %d%b" % (len(answer.body), ending))
-        if len(answer.body) <= _JOINED_BYTES:
-            self.transport.write(b"".join((*parts, answer.body)))
+    def _write(self, answer: Answer, keep_alive: bool) -> None:
+        body = answer.body
+        lines = [_status_line(answer.status)]
+        lines += [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.headers)]
+        lines.append(b"content-length: %d\r\n%b" % (len(body), b"\r\n" if keep_alive else b"connection: close\r\n\r\n"))
+        if len(body) <= _JOINED_BYTES:
+            lines.append(body)
+            self.transport.write(b"".join(lines))
         else:
-            self.transport.write(b"".join(parts))
-            self.transport.write(answer.body)
-        cycle.response_started = cycle.response_complete = True
-        cycle.message_event.set()
-        if not cycle.keep_alive:
+            self.transport.writelines((b"".join(lines), body))
+        if not keep_alive:
             self.transport.close()
-        cycle.on_response()
 
 
 class CycleExchange(Exchange):
@@ -82,6 +150,13 @@ class CycleExchange(Exchange):
         check_size(len(body), limit)
         cycle.message_event.clear()  # as a receive would: the next event is the client's leaving
         return memoryview(body)
+
+
+@lru_cache(maxsize=1024)
+def _route(url: bytes) -> Route | None:
+    """The route of a request's target, as uvicorn would read it."""
+    path: bytes = httptools.parse_url(url).path
+    return match_route(unquote_to_bytes(path).decode("utf-8", "replace"))
 
 
 @lru_cache(maxsize=64)

@@ -7,7 +7,6 @@ they leave open is settled by what Triton accepts, and what is refused is always
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from typing import Any, TypeVar
 
 from sandseal_host.api.binary_tensor import BinarySlot, raw_input
@@ -15,6 +14,7 @@ from sandseal_host.api.inference import Inference, Plan
 from sandseal_host.api.json_document import JsonObject, load_object
 from sandseal_host.api.json_slot import JsonSlot, is_skeleton, split_data
 from sandseal_host.api.json_tensor import tensor_from_json
+from sandseal_host.api.signature import Signature, check_type, read_shape
 from sandseal_host.api.terms import Terms, read_terms
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
 from sandseal_host.tensors import Tensor, check_shape
@@ -22,8 +22,6 @@ from sandseal_signing.manifest import Manifest, TensorSpec
 
 T = TypeVar("T")
 
-_LARGEST_AXIS = 2**31 - 1
-_MAX_ELEMENTS = 2**31
 _MAX_PLANS, _MAX_PLANNED_BYTES = 256, 4096
 _NOTHING: JsonObject = {}
 
@@ -39,8 +37,7 @@ class RequestDecoder:
     """
 
     def __init__(self, manifest: Manifest, default: Terms) -> None:
-        self._inputs = {spec.name: spec for spec in manifest.inputs}
-        self._outputs = {spec.name for spec in manifest.outputs}
+        self.signature = Signature(manifest)
         self._default = default
         self._plans: dict[bytes, Plan] = {}
         self._skeletons: dict[bytes, tuple[JsonSlot, Plan]] = {}
@@ -73,14 +70,14 @@ class RequestDecoder:
         Raises:
             RequestInvalid: the model or the length does not allow that.
         """
-        if len(self._inputs) != 1:
-            names = list(self._inputs)
+        if len(self.signature.inputs) != 1:
+            names = list(self.signature.inputs)
             raise RequestInvalid(
                 f"a body without JSON needs a model with one input, this one has {names}",
                 hint="send the inputs as JSON or with Inference-Header-Content-Length",
                 inputs=names,
             )
-        (spec,) = self._inputs.values()
+        (spec,) = self.signature.inputs.values()
         axes: dict[str, int] = {}
         entry = raw_input(spec, body)
         check_shape(spec, entry.shape, axes)
@@ -101,7 +98,7 @@ class RequestDecoder:
 
     def _learn(self, skeleton: bytes, plan: Plan) -> None:
         """Remember what a skeleton says, if it is one."""
-        (spec, *others), tensor = self._inputs.values(), plan.inputs[0]
+        (spec, *others), tensor = self.signature.inputs.values(), plan.inputs[0]
         if len(skeleton) <= _MAX_PLANNED_BYTES and not others and isinstance(tensor, Tensor) and is_skeleton(skeleton):
             _remember(self._skeletons, skeleton, (JsonSlot(spec, tensor.shape), replace(plan, inputs=())))
 
@@ -129,29 +126,19 @@ class RequestDecoder:
         found: dict[str, Tensor | BinarySlot] = {}
         for document in documents:
             name = _member(document, "name", str)
-            spec = self._inputs.get(name)
-            if spec is None:
-                raise RequestInvalid(
-                    f"the model has no input {name[:80]!r}", tensor=name[:80], inputs=list(self._inputs)
-                )
+            spec = self.signature.input(name)
             if name in found:
                 raise RequestInvalid(f"input {name!r} stands twice in the request", tensor=name)
             entry = found[name] = _input(spec, document, start, axes, booleans)
             start += entry.size if isinstance(entry, BinarySlot) else 0
-        if len(found) != len(self._inputs):
-            missing = [name for name in self._inputs if name not in found]
-            raise RequestInvalid(f"the request lacks the inputs {missing}", missing=missing)
-        return tuple(found[name] for name in self._inputs), start
+        return self.signature.in_order(found), start
 
     def _wanted(self, documents: "list[Any] | tuple[()]", binary: bool) -> Mapping[str, bool] | None:
         """Which outputs were asked for; an empty list means all of them, as it does to Triton."""
         wanted: dict[str, bool] = {}
         for document in documents:
             name = _member(document, "name", str)
-            if name not in self._outputs:
-                raise RequestInvalid(
-                    f"the model has no output {name[:80]!r}", tensor=name[:80], outputs=sorted(self._outputs)
-                )
+            self.signature.check_output(name)
             parameters = _member(document, "parameters", dict, _NOTHING)
             if parameters.get("classification") or "shared_memory_region" in parameters:
                 raise UnsupportedRequest(
@@ -172,14 +159,8 @@ def _input(
     spec: TensorSpec, document: JsonObject, start: int, axes: dict[str, int], booleans: bool
 ) -> Tensor | BinarySlot:
     """One input: a tensor when its data is JSON, else where its bytes will be."""
-    dtype = _member(document, "datatype", str)
-    if dtype != spec.dtype:
-        raise RequestInvalid(
-            f"input {spec.name!r} has datatype {dtype[:20]!r}, but the model takes {spec.dtype}",
-            tensor=spec.name, got=dtype[:20], wanted=spec.dtype,
-        )  # fmt: skip
-    shape = _shape(spec, _member(document, "shape", list))
-    check_shape(spec, shape, axes)
+    check_type(spec, _member(document, "datatype", str))
+    shape = read_shape(spec, _member(document, "shape", list), axes)
     parameters = _member(document, "parameters", dict, _NOTHING)
     if "shared_memory_region" in parameters:
         raise UnsupportedRequest("this host shares no memory with its clients", hint="send the tensor in the body")
@@ -189,19 +170,6 @@ def _input(
     if size is None:
         return tensor_from_json(spec, shape, document["data"], booleans=booleans)
     return BinarySlot(spec, shape, start, size)
-
-
-def _shape(spec: TensorSpec, shape: list[Any]) -> tuple[int, ...]:
-    """The shape, safe to multiply out and to hand to NumPy."""
-    if not all(type(size) is int and 0 <= size <= _LARGEST_AXIS for size in shape):
-        raise RequestInvalid(
-            f"input {spec.name!r}: a shape is a list of integers from 0 to {_LARGEST_AXIS}", tensor=spec.name
-        )
-    if prod([size or 1 for size in shape]) > _MAX_ELEMENTS:
-        raise RequestInvalid(
-            f"input {spec.name!r}: shape {shape} has more elements than a request can hold", tensor=spec.name
-        )
-    return tuple(shape)
 
 
 def _member(document: Any, name: str, kind: type, default: Any = ...) -> Any:

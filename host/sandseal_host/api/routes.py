@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
+from sandseal_host.errors import RequestInvalid
+
 
 class Action(StrEnum):
     """What a route of the data plane does."""
@@ -61,3 +63,16 @@ def _model_route(model: str, rest: list[str]) -> Route | None:
         version, rest = int(rest[1]), rest[2:]
     action = _MODEL.get("/".join(rest)) if rest != [""] else None
     return Route(action, model, version) if action else None
+
+
+def read_version(text: str) -> int | None:
+    """The version that a text names; None for the empty one, which means the one that serves.
+
+    Raises:
+        RequestInvalid: it is no version number.
+    """
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 17):
+        raise RequestInvalid(f"version {text[:40]!r} is not a version number")
+    return int(text)

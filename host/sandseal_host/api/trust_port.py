@@ -45,6 +45,33 @@ class Withdrawn:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class PermitEntry:
+    """A downgrade permit.
+
+    Args:
+        id: the digest of what its holders signed.
+        name: the model's name.
+        from_bundle: the bundle that it leads away from, 64 hex digits.
+        to_bundle: the bundle that it lets in.
+        expires: when it ends.
+        actor: who brought it.
+        at: when it was brought.
+        used_at: when it let its bundle in; None while it has not.
+        problem: why it would let nothing in now; None when it would.
+    """
+
+    id: str
+    name: str
+    from_bundle: str
+    to_bundle: str
+    expires: datetime
+    actor: str
+    at: datetime
+    used_at: datetime | None
+    problem: str | None
+
+
 class Trust(Protocol):
     """The trust policy in force. Every method may block."""
 
@@ -72,6 +99,20 @@ class Trust(Protocol):
         Raises:
             BundleUnknown: there is none of this id.
         """
+        ...
+
+    def permit(self, envelope: bytes, publisher: Grant) -> PermitEntry:
+        """Keep a downgrade permit that the holders of a rule have signed, until its bundle is pushed.
+
+        Raises:
+            ModelUnknown: the publisher's token does not cover the model.
+            PolicyRefused: it lets nothing in.
+            SigningError: it is not a signed permit.
+        """
+        ...
+
+    def permits(self) -> Sequence[PermitEntry]:
+        """Every permit, oldest first."""
         ...
 
     def revocations(self) -> Sequence[RevocationEntry]:

@@ -1,0 +1,36 @@
+"""The gRPC server on its port."""
+
+from grpc import aio, method_handlers_generic_handler
+
+from sandseal_host.api.endpoint import Endpoint
+from sandseal_host.api.grpc.service import SERVICE, InferenceService
+from sandseal_host.errors import SettingsInvalid
+
+
+async def serve_grpc(endpoint: Endpoint, *, host: str, port: int) -> tuple[aio.Server, int]:
+    """Start answering over gRPC, and say on which port; the server's `stop(grace)` lets running calls end.
+
+    Args:
+        endpoint: the data plane's.
+        host: address to bind.
+        port: port to bind; 0 picks a free one.
+
+    Raises:
+        SettingsInvalid: the port cannot be bound.
+    """
+    limit = endpoint.settings.max_body_bytes
+    options = (
+        ("grpc.max_receive_message_length", limit),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    )
+    server = aio.server(options=options)
+    server.add_generic_rpc_handlers((method_handlers_generic_handler(SERVICE, InferenceService(endpoint).handlers()),))
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        bound = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise SettingsInvalid(f"the gRPC port {address} cannot be bound", hint="set SANDSEAL_GRPC_PORT") from error
+    await server.start()
+    return server, bound

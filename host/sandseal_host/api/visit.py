@@ -1,0 +1,166 @@
+"""One inference's way through the edge, step by step; every face of the data plane goes it."""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import count
+from time import monotonic
+
+from sandseal_host.api.answer import Answer
+from sandseal_host.api.compression import decompress
+from sandseal_host.api.forms import Form, Headers, Layout
+from sandseal_host.api.grant import Grant
+from sandseal_host.api.inference import Inference
+from sandseal_host.api.log_port import Receipts
+from sandseal_host.api.ports import LiveModel, Models
+from sandseal_host.api.prepared import PreparedModels
+from sandseal_host.api.problems import problem
+from sandseal_host.api.routes import Route
+from sandseal_host.api.terms import check_nonce
+from sandseal_host.registry.tokens import Scope
+from sandseal_host.serving.request import Request, Response
+
+QUICK_BYTES = 256 * 1024  # what is larger is parsed and rendered on a thread, so that others get their turns
+
+_ids = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What all visits share.
+
+    Args:
+        models: the models that can answer.
+        prepared: their codecs and meters.
+        receipts: written for those who ask.
+        default_class: of requests that name none.
+    """
+
+    models: Models
+    prepared: PreparedModels
+    receipts: Receipts
+    default_class: str
+
+
+class Visit:
+    """An inference from the moment its headers are there: `expect`, `read`, `bind`, `render`, `count`.
+
+    Args:
+        edge: what all share.
+        route: which model.
+        headers: by lower-case name.
+        grant: of whoever asks.
+        form: how the request is read and answered.
+
+    Raises:
+        NotPermitted, RateLimited, ModelUnknown, NotReady: it may not enter, or there is nothing to visit.
+    """
+
+    __slots__ = (
+        "_arrival", "_asked", "_body", "_class", "_edge", "_form", "_grant", "_headers", "_layout", "_model", "_nonce",
+        "_prepared", "_route",
+    )  # fmt: skip
+
+    _asked: Inference
+    _body: memoryview
+    _layout: Layout
+    _nonce: str | None
+
+    def __init__(self, edge: Edge, route: Route, headers: Headers, grant: Grant, form: Form) -> None:
+        self._arrival = monotonic()
+        grant.need(Scope.INFER)
+        grant.need_model(route.model)
+        if grant.pace is not None:
+            grant.pace.check()
+        self._edge, self._route, self._headers, self._grant, self._form = edge, route, headers, grant, form
+        self._model: LiveModel = edge.models.get(route.model, route.version)
+        self._prepared = edge.prepared.of(self._model)
+        self._class = edge.default_class
+
+    @property
+    def arrival(self) -> float:
+        """When it entered, in seconds on the monotonic clock."""
+        return self._arrival
+
+    def expect(self) -> Layout:
+        """What the body will be; raises as the form's `expect` does."""
+        self._layout = layout = self._form.expect(self._headers, self._prepared)
+        return layout
+
+    def read(self, body: memoryview) -> None:
+        """Decompress and decode the body; slow where it is large.
+
+        Raises:
+            ClientError: it is not what the model takes.
+        """
+        if encoding := self._headers.get(b"content-encoding"):
+            body = decompress(body, encoding, self._layout.limit)
+        self._body = body
+        self._asked = self._form.decode(self._prepared, body, self._layout)
+
+    def bind(self) -> tuple[LiveModel, Request]:
+        """The model that serves now, and what to ask of it in this same turn of the loop.
+
+        Raises:
+            ModelUnknown, NotReady: it was unloaded meanwhile.
+            ClientError: it was replaced by one with another signature; the nonce cannot be repeated.
+            RateLimited: its token or tenant has sent enough for now.
+        """
+        edge, route = self._edge, self._route
+        model = edge.models.get(route.model, route.version)
+        if model is not self._model:
+            self._model, self._prepared = model, edge.prepared.of(model)
+            self._asked = self._form.decode(self._prepared, self._body, self._layout)
+        self._nonce = self._asked.plan.terms.nonce
+        if self._nonce is None and b"sandseal-receipt" in self._headers:  # for bodies without JSON
+            self._nonce = check_nonce(self._headers[b"sandseal-receipt"].decode("latin-1"))
+        request = to_request(self._asked, self._grant, self._arrival)
+        self._class = request.service_class.name
+        return model, request
+
+    def is_quick(self, response: Response) -> bool:
+        """Whether `render` may run on the event loop."""
+        return self._nonce is None and sum([tensor.data.nbytes for tensor in response.outputs]) <= QUICK_BYTES
+
+    def render(self, response: Response) -> Answer:
+        """The answer, with a receipt where one was asked for; raises as the form's `encode` does."""
+        answer = self._form.encode(self._prepared, self._asked.plan, response)
+        if response.skipped:
+            told = (b"sandseal-skipped", ", ".join(response.skipped).encode())
+            answer = replace(answer, headers=(*answer.headers, told))
+        if self._nonce is None:
+            return answer
+        receipt = self._edge.receipts.write(
+            self._model.bundle_id, self._body, answer.body, service_class=self._class, nonce=self._nonce,
+            skipped=response.skipped,
+        )  # fmt: skip
+        return replace(answer, headers=(*answer.headers, (b"sandseal-receipt", receipt)))
+
+    def count(self, answer: Answer) -> Answer:
+        """The answer, counted."""
+        self._prepared.meter.count(answer.status, self._class, monotonic() - self._arrival)
+        return answer
+
+    def fail(self, error: Exception) -> Answer:
+        """The answer that tells of an error, counted."""
+        return self.count(problem(error))
+
+
+def to_request(asked: Inference, grant: Grant, arrival: float, *, patience_s: float = math.inf) -> Request:
+    """What serving is asked, in a class that the grant reaches; counted on the grant's pace.
+
+    Args:
+        asked: what the request says.
+        grant: of whoever asks.
+        arrival: since when, in seconds on the monotonic clock.
+        patience_s: how long its client waits, where the transport tells.
+
+    Raises:
+        RateLimited: the grant has used up its pace.
+    """
+    plan, terms = asked.plan, asked.plan.terms
+    if grant.pace is not None:
+        grant.pace.take(plan.rows)
+    return Request(
+        next(_ids), asked.inputs, plan.rows, grant.lower(terms.service_class), grant.tenant, arrival,
+        arrival + min(terms.timeout_s, patience_s), terms.parameters,
+    )  # fmt: skip
