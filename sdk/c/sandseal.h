@@ -1,4 +1,4 @@
-/* sandseal.h: write a Sandseal plugin in C or C++ (plugin ABI v1; sdk/abi/abi-v1.md is normative).
+/* sandseal.h: write a Sandseal plugin in C (plugin ABI v1; sdk/abi/abi-v1.md is normative). sandseal.hpp is for C++.
  *
  *     #include <sandseal.h>
  *
@@ -12,7 +12,8 @@
  *         return SANDSEAL_DONE;
  *     }
  *
- * Header only, and needs no libc; with one (`libc = true` in plugin.toml) memory comes from its malloc.
+ * Header only, and needs no libc; with one (`libc = true` in plugin.toml) memory comes from its malloc. The functions
+ * of <math.h> are there without one, as __builtin_expf and so on.
  * The host has checked every input against the signed manifest: data type, rank, fixed axes, size, alignment.
  * An instance serves one request and is then dropped, so nothing is freed by hand.
  */
@@ -200,7 +201,8 @@ static inline uint32_t sandseal_size_of(uint32_t dtype) {
 }
 
 /* Points an output at data that is already there (an input's data, too). */
-static inline void sandseal_give(struct sandseal_tensor *output, const int64_t *shape, const void *data, uint64_t size) {
+static inline void sandseal_give(struct sandseal_tensor *output, const int64_t *shape, const void *data,
+                                 uint64_t size) {
     for (uint32_t axis = 0; axis < output->rank; axis++) output->shape[axis] = shape[axis];
     output->data = (uint32_t)(uintptr_t)data;
     output->byte_len = size;
@@ -218,7 +220,7 @@ static inline void *sandseal_make(struct sandseal_tensor *output, const int64_t 
     return data;
 }
 
-/* ---- Text, and BYTES tensors -------------------------------------------------------------------------------------- */
+/* ---- Text, and BYTES tensors ------------------------------------------------------------------------------------- */
 
 /* A terminated string as a text. */
 static inline struct sandseal_text sandseal_say(const char *terminated) {
@@ -291,7 +293,7 @@ static inline void sandseal_finish(const struct sandseal_writer *writer, struct 
     sandseal_give(output, shape, writer->data, writer->size);
 }
 
-/* ---- Numbers from the config and the request's parameters ------------------------------------------------------------ */
+/* ---- Numbers from the config and the request's parameters -------------------------------------------------------- */
 
 /* A decimal number at `at`, without libc; exact for integers up to 2^53, else within a few units of the last place. */
 static inline double sandseal_decimal(const char *at, const char *end) {
@@ -345,7 +347,53 @@ static inline double sandseal_param(const struct sandseal_call *call, const char
     return sandseal_number(call->params, call->params_len, name, otherwise);
 }
 
-/* ---- The host's functions ------------------------------------------------------------------------------------------- */
+/* ---- Many numbers at once ---------------------------------------------------------------------------------------- */
+
+/* Four floats in one SIMD register, at any address of FP32 data: + - * / work on them, and [i] gives one. */
+typedef float sandseal_f32x4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* The sum of x[i] * y[i], in sixteen partial sums: what -O3 may not make of a loop, since it rounds otherwise. */
+static inline float sandseal_dot(const float *x, const float *y, size_t n) {
+    sandseal_f32x4 sums[4] = {{0}, {0}, {0}, {0}};
+    size_t i = 0;
+    for (; n - i >= 16; i += 16) {
+        SANDSEAL_UNROLL
+        for (size_t lane = 0; lane < 4; lane++)
+            sums[lane] += *(const sandseal_f32x4 *)(x + i + 4 * lane) * *(const sandseal_f32x4 *)(y + i + 4 * lane);
+    }
+    sums[0] += sums[1] + (sums[2] + sums[3]);
+    float sum = sums[0][0] + sums[0][1] + (sums[0][2] + sums[0][3]);
+    for (; i < n; i++) sum += x[i] * y[i];
+    return sum;
+}
+
+/* The sum of x[i], likewise. */
+static inline float sandseal_sum(const float *x, size_t n) {
+    sandseal_f32x4 sums[4] = {{0}, {0}, {0}, {0}};
+    size_t i = 0;
+    for (; n - i >= 16; i += 16) {
+        SANDSEAL_UNROLL
+        for (size_t lane = 0; lane < 4; lane++) sums[lane] += *(const sandseal_f32x4 *)(x + i + 4 * lane);
+    }
+    sums[0] += sums[1] + (sums[2] + sums[3]);
+    float sum = sums[0][0] + sums[0][1] + (sums[0][2] + sums[0][3]);
+    for (; i < n; i++) sum += x[i];
+    return sum;
+}
+
+/* to[i] = from[i] * factor + offset; `to` may be `from`. */
+static inline void sandseal_scale(float *to, const float *from, size_t n, float factor, float offset) {
+    SANDSEAL_UNROLL
+    for (size_t i = 0; i < n; i++) to[i] = from[i] * factor + offset;
+}
+
+/* Likewise from bytes: pixels to what a model takes. */
+static inline void sandseal_scale_u8(float *to, const uint8_t *from, size_t n, float factor, float offset) {
+    SANDSEAL_UNROLL
+    for (size_t i = 0; i < n; i++) to[i] = (float)from[i] * factor + offset;
+}
+
+/* ---- The host's functions ---------------------------------------------------------------------------------------- */
 
 enum sandseal_level { SANDSEAL_DEBUG, SANDSEAL_INFO, SANDSEAL_WARNING, SANDSEAL_ERROR };
 

@@ -17,29 +17,26 @@ import time
 import wave
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
+from demo import PACKAGES, ROOT, console, serve, step, whisper
+from demo import WORK as DEMOS
 from rich.table import Table
 
 from sandseal_sdk import publish
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.client import Client
 from sandseal_sdk.errors import HostRefused
+from sandseal_sdk.packages import unpack_package
 from sandseal_sdk.plugin_spec import read_plugin_spec
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.pack import pack_folder
 
-ROOT = Path(__file__).resolve().parents[2]
-WORK = ROOT / ".work" / "demo"
+WORK = DEMOS / "demo"
 MAGIKA = "magika==1.0.3"
 MODEL = "magika/models/standard_v3_3/model.onnx"
-CONFIGURATION = ("magika/models/standard_v3_3/config.min.json", "magika/config/content_types_kb.min.json")
 NAME = "demo.file-type"
 STAGES = ("pre", "queue", "run", "post")
-
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 def main() -> None:
@@ -48,8 +45,8 @@ def main() -> None:
     shutil.rmtree(WORK / "run", ignore_errors=True)
     (WORK / "run").mkdir(parents=True)
     model = fetch_model()
-    seal, key = seal_model(model)
-    with serve(key) as client:
+    seal = seal_model(model)
+    with serve(WORK / "run") as client:
         step("pushing the bundle")
         pushed = client.push(seal)
         console.print(f"  {pushed['state']}: {pushed['name']} version {pushed['version']}, bundle {pushed['id'][:16]}…")
@@ -58,35 +55,22 @@ def main() -> None:
     console.print(f"\n[bold green]done[/] in {time.perf_counter() - began:.1f} s; everything is under {WORK}")
 
 
-def step(text: str) -> None:
-    """Say what happens next."""
-    console.print(f"[bold]{text}[/]")
-
-
 def fetch_model() -> Path:
     """The model out of its wheel on PyPI, kept for the next run; writes the labels that the post-plugin reads."""
-    package = WORK / "package"
-    if not (package / MODEL).exists():
-        step(f"downloading {MAGIKA} from PyPI for its model")
-        wheels = WORK / "wheels"
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels), MAGIKA]
-        subprocess.run(pip, check=True)
-        with zipfile.ZipFile(next(wheels.glob("magika-*.whl"))) as wheel:
-            for name in (*CONFIGURATION, MODEL):
-                (package / name).parent.mkdir(parents=True, exist_ok=True)
-                (package / name).write_bytes(wheel.read(name))
+    step(f"taking the model out of {MAGIKA} on PyPI")
+    package = unpack_package(MAGIKA, PACKAGES)
     labels = ROOT / "plugins" / "file-type-post" / "labels.py"
     subprocess.run([sys.executable, str(labels), str(package / "magika")], check=True)
     return package / MODEL
 
 
-def seal_model(model: Path) -> tuple[Path, PrivateKey]:
+def seal_model(model: Path) -> Path:
     """Build the plugins, write the bundle folder, pack and sign it."""
     plugins = {}
     for stage in ("pre", "post"):
         folder = ROOT / "plugins" / f"file-type-{stage}"
         step(f"building {folder.relative_to(ROOT)} to WebAssembly")
-        result = build_plugin(folder, progress=lambda line: console.print(f"  {line}", style="dim"))
+        result = build_plugin(folder, progress=whisper)
         plugins[stage] = (read_plugin_spec(folder), result.wasm)
     step("packing and signing")
     bundle = publish.write_bundle(
@@ -103,27 +87,7 @@ def seal_model(model: Path) -> tuple[Path, PrivateKey]:
     with seal.open("wb") as file:
         contents = pack_folder(bundle, file, [key])
     console.print(f"  {seal.name}: {seal.stat().st_size:,} bytes, bundle {contents.id.hex[:16]}…")
-    return seal, key
-
-
-@contextmanager
-def serve(key: PrivateKey) -> Iterator[Client]:
-    """A host on a free port of the loopback interface, stopped at the end."""
-    step("starting the host")
-    run = WORK / "run"
-    command = [sys.executable, "-m", "sandseal_sdk", "serve", "--port", "0"]
-    command += ["--trust", str(run / "trust.toml"), "--data", str(run / "data")]
-    with (run / "host.log").open("w") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as host:
-        try:
-            url = host.stdout.readline().decode().strip() if host.stdout else ""
-            if not url:
-                sys.exit(f"the host did not start; its log:\n{(run / 'host.log').read_text()}")
-            console.print(f"  {url}")
-            with Client(url, (run / "data" / "operator.token").read_text().strip()) as client:
-                yield client
-        finally:
-            host.terminate()
-            host.wait(30)
+    return seal
 
 
 def sample_files(model: Path, seal: Path) -> Iterator[Path]:

@@ -97,6 +97,12 @@ def test_a_missing_stage_function_is_found_at_once(make_plugin):
         build_plugin(make_plugin("c", GOOD.replace("SANDSEAL_STAGE(stage)", "SANDSEAL_STAGE(other)")))
 
 
+def test_a_module_without_what_the_host_calls_is_found_at_once(make_plugin):
+    with pytest.raises(BuildError, match="does not export sandseal_abi") as caught:
+        build_plugin(make_plugin("c", '__attribute__((export_name("stage"))) int stage(int call) { return call; }'))
+    assert "library" in caught.value.hint
+
+
 def test_an_import_that_plugin_toml_does_not_list_is_found_at_once(make_plugin):
     logs = GOOD.replace("return", 'sandseal_log(SANDSEAL_INFO, "hello");\n    return')
     with pytest.raises(BuildError, match=r"imports sandseal\.log") as caught:
@@ -146,3 +152,26 @@ SANDSEAL_STAGE(stage) {
     built = build_plugin(make_plugin("c", source, rest="libc = true"))
     assert built.imports == ()
     assert call(built, np.zeros(1, np.float32))[0][0] == pytest.approx(1.479)
+
+
+@pytest.mark.slow
+def test_a_cpp_plugin_with_libc_needs_no_libcxx(make_plugin, call):
+    import numpy as np
+
+    source = """
+#include <math.h>
+#include <sandseal.hpp>
+#include <string.h>
+struct Table {
+    char *text;
+    Table() : text(strdup("abc")) {}
+};
+static Table table;
+SANDSEAL_STAGE(stage) {
+    call.output(0).make<float>({1})[0] = sinf(0.5F) + float(strlen(table.text));
+    return sandseal::done;
+}
+"""
+    built = build_plugin(make_plugin("cpp", source, rest="libc = true"))
+    assert built.imports == ()
+    assert call(built, np.zeros(1, np.float32))[0][0] == pytest.approx(3.479426)

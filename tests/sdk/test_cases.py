@@ -3,9 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from sandseal_sdk.cases import read_cases
+from sandseal_sdk.cases import CaseLimits, read_cases, write_outputs
 from sandseal_sdk.errors import CaseInvalid
 from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.values import Value
 
 INPUTS = [("x", "FP32", ["n", 2]), ("raw", "UINT8", ["size"]), ("texts", "BYTES", ["n"]), ("one", "BYTES", [1])]
 
@@ -93,3 +94,32 @@ def test_cases_come_by_name(spec):
     for name in ("b", "a"):
         write(spec, name)
     assert [case.name for case in read_cases(spec)] == ["a", "b"]
+
+
+def test_limits_are_what_the_case_says(spec):
+    write(spec, limits={"fuel": 1000, "memory_mib": 2})
+    assert read(spec).limits == CaseLimits(fuel=1000, memory_mib=2)
+    write(spec, limits={"instructions": 1})
+    with pytest.raises(CaseInvalid, match=r"limits\.instructions"):
+        read(spec)
+
+
+def test_outputs_come_back_as_they_were_written(make_plugin):
+    outputs = [("y", "FP32", ["n"]), ("half", "BF16", ["n"]), ("texts", "BYTES", ["n"]), ("raw", "BYTES", [1])]
+    spec = read_plugin_spec(make_plugin("c", "", [("x", "FP32", ["n"])], outputs))
+    path = spec.folder / "cases" / "one.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"inputs": {"x": []}, "outputs": {"y": {"file": "y.bin"}, "raw": {"file": "raw.bin"}}}))
+    for name in ("y", "raw"):
+        (path.parent / f"{name}.bin").write_bytes(b"")
+    some = Value((2,), np.array([0.1, 2], np.float32))
+    values = [some, Value((1,), np.array([7], np.uint16)), Value((2,), [b"h\xc3\xa4", b"\xff"]), Value((1,), [b"\0"])]
+    again = write_outputs(read(spec), spec, values)
+    assert set(again.outputs) == {"y", "raw"}
+    assert again.outputs["y"].data.tolist() == some.data.tolist()
+    assert (path.parent / "raw.bin").read_bytes() == b"\0"
+    path.write_text('{"inputs": {"x": []}, "outputs": {}}')
+    again = write_outputs(read(spec), spec, values)
+    assert [again.outputs[name].data for name in ("texts", "raw")] == [[b"h\xc3\xa4", b"\xff"], [b"\0"]]
+    assert json.loads(path.read_text())["outputs"]["half"] == {"file": "one.half.npy"}
+    assert json.loads(path.read_text())["outputs"]["y"] == [0.1, 2.0]

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from sandseal_sdk.cases import Value
 from sandseal_sdk.oracle import Oracle
 from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.values import Value
 
 SOURCE = """
 def stage(x, texts, one, table):

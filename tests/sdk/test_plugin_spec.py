@@ -65,7 +65,7 @@ def test_plugin_toml_is_a_stage_and_how_to_build_it(folder):
     ("old", "new", "where"),
     [
         ("sandseal.plugin/1", "sandseal.plugin/2", "schema"),
-        ('language = "c"', 'language = "rust"', "language: must be python or c"),
+        ('language = "c"', 'language = "cobol"', "language: must be python or c or cpp or zig"),
         ('stage = "post"', 'stage = "middle"', "stage: must be pre or post"),
         ('source = "plugin.c"', 'source = "other.c"', "no file 'other.c'"),
         ('name = "scale"', 'name = "Scale Me"', "name"),
@@ -86,6 +86,11 @@ def test_a_wrong_plugin_toml_names_the_place(folder, old, new, where):
         read_plugin_spec(write(folder, GOOD.replace(old, new, 1)))
     assert where in caught.value.message
     assert "plugin.toml" in caught.value.message
+
+
+def test_parameters_are_for_python_only(folder):
+    with pytest.raises(PluginFolderInvalid, match="parameters"):
+        read_plugin_spec(write(folder, "parameters = { top_k = 5 }\n" + GOOD))
 
 
 def test_libc_is_for_c_only(folder):

@@ -3,47 +3,40 @@
 import importlib.util
 import json
 import random
-import shutil
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from first_party import load
 
 from sandseal_host.errors import InputRefused
 from sandseal_sdk import harness
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.plugin_spec import read_plugin_spec
 from sandseal_sdk.wasm_module import read_surface
+from support.first_party import complete
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 NAMES = sorted(path.parent.name for path in PLUGINS.glob("*/plugin.toml"))
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location(path.parent.name.replace("-", "_"), path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def slow_if_python(name):
-    python = read_plugin_spec(PLUGINS / name).language == "python"
-    return pytest.param(name, marks=pytest.mark.slow if python else ())
+def slow_unless_bare_c(name):
+    spec = read_plugin_spec(PLUGINS / name)
+    return pytest.param(name, marks=() if spec.language == "c" and not spec.libc else pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
-def plugin_folder(tmp_path_factory):
-    """A copy of a plugin's folder with all that it needs; built once for all tests."""
+def plugin_folder():
+    """A plugin's folder with all that it needs, which git ignores; what is built there, every test finds built."""
 
     def folder(name):
-        copy = tmp_path_factory.getbasetemp() / "plugins" / name
-        if not copy.exists():
-            shutil.copytree(PLUGINS / name, copy, ignore=shutil.ignore_patterns("build"))
-            if name == "file-type-post":
-                load(copy / "labels.py").write_labels(magika_folder(), copy / "assets" / "labels.txt")
-        return copy
+        if name == "file-type-post":
+            load(PLUGINS / name / "labels.py").write_labels(magika_folder())
+        else:
+            complete(name)
+        return PLUGINS / name
 
     return folder
 
@@ -82,7 +75,7 @@ def contents():
         yield bytes(source.choice(spaces + b"ab\0\x85\xa0\xff") for _ in range(size))
 
 
-@pytest.mark.parametrize("name", [slow_if_python(name) for name in NAMES])
+@pytest.mark.parametrize("name", [slow_unless_bare_c(name) for name in NAMES])
 def test_its_cases_pass_and_it_imports_only_what_it_asks_for(plugin_folder, name):
     folder = plugin_folder(name)
     report = harness.test_plugin(folder)

@@ -1,7 +1,9 @@
 """Building plugins from NumPy-Python."""
 
+import json
 import logging
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,8 @@ from sandseal_host.errors import InputRefused, PluginTrapped
 from sandseal_host.sandbox import SandboxEngine
 from sandseal_host.tensors import Tensor
 from sandseal_sdk.build import build_plugin
-from sandseal_sdk.cases import numpy_type
 from sandseal_sdk.errors import BuildError
+from sandseal_sdk.values import numpy_type
 from sandseal_sdk.wasm_module import read_surface
 from sandseal_signing.manifest import DataType
 
@@ -155,7 +157,8 @@ def test_the_same_source_gives_the_same_bytes_anywhere(make_plugin, tmp_path):
     [
         ("import numpy as np\n\n\ndef stage(x):\n    y = x\n    return np.fooo(y)\n", "plugin.py:6: ", "fooo"),
         ("def stage(x):\n    y = 'a'\n    z = x + y\n    return z\n", "plugin.py:3: ", "Invalid operand for `+`"),
-        ("class A:\n    pass\n\n\ndef stage(x):\n    return x\n", "plugin.py:1: ", "Top level"),
+        ("T = 1 / 0\n\n\ndef stage(x):\n    return x\n", "plugin.py:1: ", "ZeroDivisionError: division by zero"),
+        ("def stage(x):\n    y = x\n    return y.fooo()\n", "plugin.py:3: ", "nothing here has 'fooo'"),
         ("def stage(x):\n    y = x * 2\n    return (y + 1).transpose(0)\n", "plugin.py:3: ", "'transpose'"),
         (
             "def stage(x):\n    return x.reshape(1, x.size)\n",
@@ -165,7 +168,7 @@ def test_the_same_source_gives_the_same_bytes_anywhere(make_plugin, tmp_path):
         ("def stage(x):\n    return [1.5, 2.5], x\n", "plugin.py: ", "number of axes"),
         ("def stage(x):\n    return x\n", "plugin.py: ", "another kind of numbers: use .astype"),
     ],
-    ids=["unknown", "types", "class", "transpose", "axes", "tuple", "kind"],
+    ids=["unknown", "types", "top", "method", "transpose", "axes", "tuple", "kind"],
 )
 def test_a_compile_error_shows_the_authors_file_and_line(make_plugin, source, start, why):
     outputs = [("y", "INT32" if "kind" in why else "FP32", ["m"])]
@@ -178,13 +181,42 @@ def test_a_compile_error_shows_the_authors_file_and_line(make_plugin, source, st
     assert "pythran" not in caught.value.message
 
 
-def test_files_are_out_of_reach(make_plugin):
-    source = "def stage(x):\n    return x + float(len(open('secrets').read()))\n"
-    with pytest.raises(BuildError, match="the module imports wasi_snapshot_preview1"):
-        build_plugin(make_plugin("python", source))
-
-
 def test_half_precision_is_for_other_languages(make_plugin):
     with pytest.raises(BuildError, match="'x' is FP16") as caught:
         build_plugin(make_plugin("python", "def stage(x):\n    return x\n", [("x", "FP16", ["n"])]))
     assert "C" in caught.value.hint
+
+
+def test_the_pages_example_is_a_plugin(make_plugin, call):
+    page = (Path(__file__).resolve().parents[2] / "sdk" / "numpy-python.md").read_text(encoding="utf-8")
+    source = page.split("```python\n")[1].split("```")[0].replace("def tokenize", "def stage")
+    settings = "parameters = { most = 3 }\nlimits = { memory_mib = 32, time_ms = 1000 }"
+    folder = make_plugin("python", source, [("text", "BYTES", [1])], [("ids", "INT64", ["n"])], rest=settings)
+    words = [f"word{i}" for i in range(30_000)]
+    (folder / "vocabulary.txt").write_text("\n".join(words), encoding="utf-8")
+    (folder / "words.py").write_text("def split_words(text):\n    return text.split()\n", encoding="utf-8")
+    built = build_plugin(folder)
+    assert call(built, ["WORD7 w\u00f6rd29999 nix".encode()])[0].tolist() == [7, 29999, 0]
+    with pytest.raises(InputRefused, match="4 words; at most 3 are allowed"):
+        call(built, [b"a b c d"])
+    assert call(built, [b"a b c d"], params=b'{"most": 4}')[0].tolist() == [0] * 4
+    with pytest.raises(InputRefused, match="parameters: most must be int"):
+        call(built, [b"a"], params=b'{"most": "4"}')
+
+
+def test_settings_of_every_type(make_plugin, call):
+    source = "def stage(x, *, i, f, on, s, words, rates):\n"
+    source += "    return [f'{i} {f} {on} {s}'] + words + [f'{k}={rates[k]}' for k in sorted(rates)]\n"
+    settings = 'parameters = { i = 1, f = 0.5, on = true, s = "\u00fc" }\n'
+    settings += 'config = { words = ["a"], rates = { "b" = 1 , "a" = 2.5 }, unused = [{}] }'
+    built = build_plugin(make_plugin("python", source, outputs=[("y", "BYTES", ["k"])], rest=settings))
+    x = np.zeros(0, np.float32)
+    assert call(built, x)[0] == ["1 0.5 True \u00fc".encode(), b"a", b"a=2.5", b"b=1.0"]
+    given = {"o": {"i": "}"}, "i": -(1 << 40), "f": 2, "on": False, "s": '"\u00e4\\ \U0001f600\n'}
+    wanted = '-1099511627776 2.0 False "\u00e4\\ \U0001f600\n'
+    for escaped in (True, False):
+        params = json.dumps(given, ensure_ascii=escaped).encode()
+        assert call(built, x, params=params)[0][0] == wanted.encode()
+    for params in (b'{"i": 1.5}', b'{"on": 1}', b'{"s": null}', b'{"i": 9223372036854775808}'):
+        with pytest.raises(InputRefused, match=r"parameters: \w+ must be"):
+            call(built, x, params=params)

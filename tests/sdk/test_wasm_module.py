@@ -2,7 +2,7 @@ import pytest
 from wasmtime import Engine as WasmEngine
 from wasmtime import Module, wat2wasm
 
-from sandseal_sdk.wasm_module import read_surface, strip_debug
+from sandseal_sdk.wasm_module import Id, Section, read_surface, strip_debug, write_module
 
 WAT = """
 (module
@@ -23,13 +23,18 @@ def wasm():
 
 def custom(name, size):
     content = bytes([len(name)]) + name.encode() + bytes(size)
-    return bytes([0, 0x80 | len(content) & 0x7F, len(content) >> 7]) + content
+    return write_module([Section(Id.CUSTOM, content)])[8:]
 
 
 def test_imports_and_exports_of_every_kind(wasm):
     surface = read_surface(wasm)
     assert surface.imports == ("sandseal.log", "env.memory", "env.table", "env.base", "sandseal.now")
     assert surface.exports == ("stage", "version")
+
+
+def test_a_start_section_is_seen(wasm):
+    assert not read_surface(wasm).starts
+    assert read_surface(bytes(wat2wasm("(module (func $f) (start $f))"))).starts
 
 
 def test_a_bare_module_has_no_surface():

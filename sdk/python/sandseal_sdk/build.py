@@ -3,19 +3,22 @@
 import hashlib
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from sandseal_sdk.editor import write_editor_settings
 from sandseal_sdk.errors import BuildError
 from sandseal_sdk.plugin_spec import PluginSpec, read_plugin_spec
-from sandseal_sdk.toolchains.c import compile_c
-from sandseal_sdk.toolchains.compiler import Progress, cpp_folder, header_folder, tool_version
-from sandseal_sdk.toolchains.python import compile_python
+from sandseal_sdk.preinit import PAGES_PER_MIB, preinitialise
+from sandseal_sdk.sandbox import initialise
+from sandseal_sdk.toolchains.compiler import Progress, tool_version
+from sandseal_sdk.toolchains.languages import LANGUAGES, Language
 from sandseal_sdk.wasm_module import read_surface, strip_debug
+from sandseal_signing.errors import SandsealError
 
-FOLDER = "build"
-_COMPILERS = {"c": compile_c, "python": compile_python}
-_TOOLS = {"c": ("ziglang",), "python": ("ziglang", "pythran")}
-_SOURCES = ("*.py", "*.c", "*.h", "plugin.toml")
+FOLDER, WORK = "build", "work"
+_REQUIRED = ("memory", "sandseal_abi", "sandseal_alloc")
+_NO_SOURCES = ("cases", "README.md", "__pycache__", "node_modules")  # of a plugin's folder; all else may be compiled in
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class BuildResult:
     seconds: float
     cached: bool
 
+    @property
+    def unstripped(self) -> Path:
+        """The module as the compiler wrote it, with DWARF."""
+        return self.spec.folder / FOLDER / WORK / "module.wasm"
+
 
 def build_plugin(folder: Path, out: Path | None = None, progress: Progress = lambda line: None) -> BuildResult:
     """Compile a plugin; the same source and tools give the same bytes.
@@ -52,7 +60,7 @@ def build_plugin(folder: Path, out: Path | None = None, progress: Progress = lam
     """
     began = time.monotonic()
     spec = read_plugin_spec(folder)
-    work = folder / FOLDER / "work"
+    work = folder / FOLDER / WORK
     work.mkdir(parents=True, exist_ok=True)
     built, stamp = folder / FOLDER / f"{spec.name}.wasm", work / "key"
     key = _key(spec)
@@ -70,12 +78,28 @@ def build_plugin(folder: Path, out: Path | None = None, progress: Progress = lam
 
 def _compile(spec: PluginSpec, work: Path, progress: Progress) -> bytes:
     progress(f"compiling {spec.source} to WebAssembly")
-    wasm = strip_debug(_COMPILERS[spec.language](spec, work, progress))
-    _check(spec, wasm)
-    return wasm
+    write_editor_settings(spec)
+    language = LANGUAGES[spec.language]
+    wasm = strip_debug(language.compile(spec, work, progress))
+    _check(spec, language, wasm)
+    return _initialised(spec, wasm)
 
 
-def _check(spec: PluginSpec, wasm: bytes) -> None:
+def _initialised(spec: PluginSpec, wasm: bytes) -> bytes:
+    """The module after its initialisation, which then costs an instance nothing."""
+    try:
+        return preinitialise(wasm, partial(initialise, spec=spec), spec.limits.memory_mib * PAGES_PER_MIB)
+    except BuildError:
+        raise
+    except SandsealError as error:
+        raise BuildError(
+            f"what runs before the first call must run at build time too, and does not: {error.message}",
+            hint="tables and constants can be made then; log, clock, random numbers and assets belong into the stage",
+            **error.data,
+        ) from None
+
+
+def _check(spec: PluginSpec, language: Language, wasm: bytes) -> None:
     """Find out here what the host would refuse at upload."""
     surface = read_surface(wasm)
     granted = {f"sandseal.{name}" for name in spec.imports}
@@ -91,23 +115,35 @@ def _check(spec: PluginSpec, wasm: bytes) -> None:
     if spec.function not in surface.exports:
         raise BuildError(
             f"{spec.source} does not define the stage {spec.function!r}",
-            hint=f"write it as SANDSEAL_STAGE({spec.function}) {{ ... }}, or correct `function` in plugin.toml",
+            hint=f"write {language.declaration.format(spec.function)}, or correct `function` in plugin.toml",
             function=spec.function,
+        )
+    for name in _REQUIRED:
+        if name not in surface.exports:
+            raise BuildError(
+                f"the module does not export {name}",
+                hint="use the library that `sandseal new` shows; it defines what the host calls",
+                function=name,
+            )
+    if surface.starts:
+        raise BuildError(
+            "the module has a start section, which no host runs",
+            hint="let the compiler export it as _initialize; `sandseal build` runs that and bakes in what it leaves",
         )
 
 
 def _key(spec: PluginSpec) -> str:
     """A digest over everything that decides the module's bytes."""
-    digest = hashlib.sha256()
-    for tool in ("sandseal", *_TOOLS[spec.language]):
-        digest.update(f"{tool} {tool_version(tool)}\n".encode())
-    for root, patterns in (
-        (spec.folder, _SOURCES),
-        (header_folder(), ("*.h",)),
-        (cpp_folder(), ("*.hpp", "*.h", "*.c")),
-    ):
-        for path in sorted({path for pattern in patterns for path in root.rglob(pattern)}):
-            if FOLDER not in path.relative_to(root).parts:
-                digest.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode())
-                digest.update(path.read_bytes())
+    digest, language = hashlib.sha256(), LANGUAGES[spec.language]
+    for version in (tool_version("sandseal"), *(tool() for tool in language.tools)):
+        digest.update(f"{version}\n".encode())
+    for root in (spec.folder, *language.folders):
+        for path in sorted(path for path in root.rglob("*") if path.is_file() and _is_source(path.relative_to(root))):
+            digest.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _is_source(path: Path) -> bool:
+    hidden = any(part.startswith(".") or part in (FOLDER, *_NO_SOURCES) for part in path.parts)
+    return not hidden and path.suffix != ".wasm"

@@ -4,11 +4,13 @@ r"""A plugin's test cases: cases/NAME.json beside its source.
       "inputs": {"content": "#!/bin/sh\n"},
       "outputs": {"label": ["shell"], "score": [0.98]},    absent: only that the call succeeds is checked
       "tolerance": 1e-5,                                   relative and absolute, of floating-point outputs
-      "parameters": {"top_k": 3}                           the request's parameters
+      "parameters": {"top_k": 3},                          the request's parameters
+      "limits": {"fuel": 50000, "memory_mib": 2, "time_ms": 5}     what the call may use, each if it is to be checked
     }
 
 or, in place of "outputs", "refused": a part of the text with which the plugin refuses the input, or "fails": the code
-of the error (plugin_trapped, plugin_timeout, ...).
+of the error (plugin_trapped, plugin_timeout, ...). `sandseal test --update` writes "outputs" of cases that have them;
+{} there stands for all of them.
 
 A tensor is written as a number, text or a nested list of them, or as one of the objects
 
@@ -20,38 +22,33 @@ A tensor is written as a number, text or a nested list of them, or as one of the
 Bytes (and text, as UTF-8) are the elements of a UINT8 tensor, or one element of a BYTES tensor.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sandseal_sdk.errors import CaseInvalid
 from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.values import Value, read_value, write_value
 from sandseal_signing.errors import SandsealError
-from sandseal_signing.manifest import DataType, TensorSpec
 from sandseal_signing.schema import Node, parse_json
 
 FOLDER = "cases"
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """A tensor in a case.
+class CaseLimits:
+    """What one call may use at most; none where it is not checked.
 
     Args:
-        shape: its sizes.
-        data: an array of that shape; for BYTES the elements, row-major.
+        fuel: WebAssembly instructions, the same on every machine.
+        memory_mib: linear memory at the end of the call.
+        time_ms: wall time.
     """
 
-    shape: tuple[int, ...]
-    data: NDArray[Any] | Sequence[bytes]
+    fuel: int | None = None
+    memory_mib: int | None = None
+    time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +56,36 @@ class Case:
     """One call and what must come of it.
 
     Args:
-        name: the file's name without .json.
+        path: the file; its name without .json is the case's.
         inputs: in the order of the stage's spec.
+        golden: whether it says what the outputs are, or is to.
         outputs: wanted values by name; those left out are not compared.
         tolerance: of floating-point outputs.
         parameters: the request's, as JSON.
+        limits: what the call may use.
         refused: part of the refusal's text, when the input must be refused.
         fails: the wanted error's code, when the call must fail.
     """
 
-    name: str
+    path: Path
     inputs: Sequence[Value]
+    golden: bool
     outputs: dict[str, Value]
     tolerance: float
     parameters: bytes
+    limits: CaseLimits
     refused: str | None
     fails: str | None
+
+    @property
+    def name(self) -> str:
+        """The case's name."""
+        return self.path.stem
+
+
+def case_files(folder: Path) -> Sequence[Path]:
+    """The files of a plugin folder's cases, by name."""
+    return sorted((folder / FOLDER).glob("*.json"))
 
 
 def read_cases(spec: PluginSpec) -> Sequence[Case]:
@@ -83,20 +94,20 @@ def read_cases(spec: PluginSpec) -> Sequence[Case]:
     Raises:
         CaseInvalid: there is none, or one cannot be read; the message names file and place.
     """
-    paths = sorted((spec.folder / FOLDER).glob("*.json"))
+    paths = case_files(spec.folder)
     if not paths:
         raise CaseInvalid(
             f"{spec.folder / FOLDER} holds no test case", hint='write one: cases/first.json with {"inputs": {...}}'
         )
-    return [_read(path, spec) for path in paths]
+    return [read_case(path, spec) for path in paths]
 
 
-def numpy_type(dtype: DataType) -> np.dtype[Any]:
-    """The element type of an array for a tensor; BF16 as its 16 bits."""
-    return np.dtype("uint16" if dtype is DataType.BF16 else dtype.lower().replace("fp", "float"))
+def read_case(path: Path, spec: PluginSpec) -> Case:
+    """Read one case.
 
-
-def _read(path: Path, spec: PluginSpec) -> Case:
+    Raises:
+        CaseInvalid: it cannot be read; the message names file and place.
+    """
     try:
         node = Node(parse_json(path.read_bytes(), path.name), "", CaseInvalid)
         case = _case(path, node, spec)
@@ -108,101 +119,65 @@ def _read(path: Path, spec: PluginSpec) -> Case:
     return case
 
 
+def write_outputs(case: Case, spec: PluginSpec, outputs: Sequence[Value]) -> Case:
+    """Write what a plugin answers into a golden case, and return the case as it now is.
+
+    Files that the case names are written again; new large tensors go to CASE.OUTPUT.npy.
+
+    Args:
+        outputs: all of them, in the order of the spec.
+    """
+    document = parse_json(case.path.read_bytes(), case.path.name)
+    wanted = document["outputs"]
+    names = set(wanted) or {tensor.name for tensor in spec.outputs}
+    for value, tensor in zip(outputs, spec.outputs, strict=True):
+        if tensor.name in names:
+            before = wanted.get(tensor.name)
+            file = before.get("file") if isinstance(before, dict) else None
+            name = file or f"{case.name}.{tensor.name}.npy"
+            wanted[tensor.name] = write_value(value, tensor, case.path.parent, name, inline=file is None)
+    lines = (f"  {json.dumps(name)}: {json.dumps(member, ensure_ascii=False)}" for name, member in document.items())
+    case.path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8", newline="\n")
+    return read_case(case.path, spec)
+
+
 def _case(path: Path, node: Node, spec: PluginSpec) -> Case:
     inputs, wanted = node.child("inputs"), node.child("outputs", None)
     tolerance = node.take("tolerance", 1e-5)
     if not isinstance(tolerance, (int, float)):
         node.fail("tolerance", "must be a number")
     case = Case(
-        name=path.stem,
-        inputs=[_value(inputs, tensor, path.parent) for tensor in spec.inputs],
+        path=path,
+        inputs=[_input(inputs, spec, i, path.parent) for i in range(len(spec.inputs))],
+        golden=wanted is not None,
         outputs=dict(_outputs(wanted, spec, path.parent)) if wanted else {},
         tolerance=float(tolerance),
         parameters=json.dumps(node.take("parameters", {})).encode(),
+        limits=_limits(node.child("limits", None)),
         refused=node.text("refused", None),
         fails=node.text("fails", None),
     )
     inputs.close()
-    if sum((bool(wanted), case.refused is not None, case.fails is not None)) > 1:
+    if sum((case.golden, case.refused is not None, case.fails is not None)) > 1:
         node.fail("", 'has more than one of "outputs", "refused" and "fails"')
     return case
+
+
+def _input(node: Node, spec: PluginSpec, index: int, folder: Path) -> Value:
+    tensor = spec.inputs[index]
+    return read_value(node.take(tensor.name), tensor, folder, node.at(tensor.name))
 
 
 def _outputs(node: Node, spec: PluginSpec, folder: Path) -> Iterator[tuple[str, Value]]:
     for tensor in spec.outputs:
         if node.has(tensor.name):
-            yield tensor.name, _value(node, tensor, folder)
+            yield tensor.name, read_value(node.take(tensor.name), tensor, folder, node.at(tensor.name))
     node.close()
 
 
-def _value(node: Node, tensor: TensorSpec, folder: Path) -> Value:
-    written = node.take(tensor.name)
-    if isinstance(written, dict):
-        return _made(node.at(tensor.name), written, tensor, folder)
-    if isinstance(written, str):
-        return _of_bytes(written.encode(), tensor)
-    if tensor.dtype is DataType.BYTES:
-        elements = np.array(written, dtype=object)
-        return Value(elements.shape, [str(text).encode() for text in elements.ravel()])
-    return _of_array(np.array(written), tensor)
-
-
-def _made(where: str, written: dict[str, Any], tensor: TensorSpec, folder: Path) -> Value:
-    """A value that an object describes."""
-    node = Node(written, where, CaseInvalid)
-    if node.has("file"):
-        value = _of_file(folder / node.text("file"), tensor)
-    elif node.has("base64"):
-        value = _of_bytes(_decoded(node), tensor)
-    elif node.has("random"):
-        value = Value(shape := _shape(node), _random(shape, node.integer("random"), tensor))
-    else:
-        array = np.full(_shape(node), node.take("fill", 0))
-        array = array.astype(numpy_type(tensor.dtype))
-        for *index, element in node.take("set", []):
-            array[tuple(index)] = element
-        value = Value(array.shape, array)
+def _limits(node: Node | None) -> CaseLimits:
+    if node is None:
+        return CaseLimits()
+    limits = CaseLimits(*(node.integer(name, None, low=1) for name in ("fuel", "memory_mib", "time_ms")))
     node.close()
-    return value
-
-
-def _shape(node: Node) -> tuple[int, ...]:
-    shape = node.take("shape")
-    if not isinstance(shape, list) or not all(type(axis) is int and axis >= 0 for axis in shape):
-        node.fail("shape", "must be a list of sizes")
-    if prod(shape) > 1 << 28:
-        node.fail("shape", "is too large for a test")
-    return tuple(shape)
-
-
-def _decoded(node: Node) -> bytes:
-    try:
-        return base64.b64decode(node.text("base64", valid=lambda text: True), validate=True)
-    except binascii.Error as error:
-        node.fail("base64", str(error))
-
-
-def _of_file(path: Path, tensor: TensorSpec) -> Value:
-    if path.suffix == ".npy":
-        return _of_array(np.load(path, allow_pickle=False), tensor)
-    return _of_bytes(path.read_bytes(), tensor)
-
-
-def _of_bytes(data: bytes, tensor: TensorSpec) -> Value:
-    if tensor.dtype is DataType.BYTES:
-        return Value((1,) * len(tensor.shape), [data])
-    array = np.frombuffer(data, np.uint8)
-    return _of_array(array if tensor.dtype is DataType.UINT8 else array.view(numpy_type(tensor.dtype)), tensor)
-
-
-def _of_array(array: NDArray[Any], tensor: TensorSpec) -> Value:
-    cast = array.astype(numpy_type(tensor.dtype))
-    return Value(cast.shape, cast)
-
-
-def _random(shape: tuple[int, ...], seed: int, tensor: TensorSpec) -> NDArray[Any]:
-    source, kind = np.random.default_rng(seed), numpy_type(tensor.dtype)
-    if kind.kind in "iu":
-        limits = np.iinfo(kind)
-        return source.integers(limits.min, limits.max, shape, kind, endpoint=True)
-    return source.random(shape).astype(kind)
+    return limits

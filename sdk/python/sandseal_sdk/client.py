@@ -175,6 +175,14 @@ class Client:
         """Put a policy in force that the holders of the host's [root] have signed; the answer is as `trust`'s."""
         return dict(self._send("PUT", "/v1/trust", content=envelope).json())
 
+    def permit(self, envelope: bytes) -> dict[str, Any]:
+        """Bring a signed downgrade permit, which lets its bundle in once; the answer has id, bundles and end."""
+        return dict(self._send("POST", "/v1/trust/permits", content=envelope).json())
+
+    def permits(self) -> list[dict[str, Any]]:
+        """Every downgrade permit that was brought, oldest first; `problem` says why one lets nothing in."""
+        return list(self._send("GET", "/v1/trust/permits").json())
+
     def explain(self, **asked: str) -> dict[str, Any]:
         """Why a signature counts or not: a tree of `holds`, `text` and `branches`.
 

@@ -22,13 +22,18 @@ def note(text: str) -> None:
     err.print(escape(text))
 
 
-def fail(error: SandsealError) -> NoReturn:
-    """Print an error with its code and hint, and leave with status 1."""
+def show_error(error: SandsealError) -> None:
+    """Print an error with its code and hint."""
     err.print(f"[bold red]error\\[{escape(error.code)}][/]: {escape(error.message)}")
     for reason in error.data.get("reasons", ()):
         err.print(f"  - {escape(str(reason['check']))}: {escape(str(reason['detail']))}")
     if error.hint:
         err.print(f"[bold]hint[/]: {escape(error.hint)}")
+
+
+def fail(error: SandsealError) -> NoReturn:
+    """Print an error with its code and hint, and leave with status 1."""
+    show_error(error)
     raise typer.Exit(1)
 
 

@@ -8,6 +8,7 @@ SandsealError (sandseal_signing)
     ├── ModelUnreadable         the publisher: not an ONNX model that a manifest can describe
     ├── FileExists              the user: something is already there
     ├── BundleNotFound          the user: no such file, folder or bundle
+    ├── PackageUnavailable      the user: a package on PyPI that pip cannot get
     ├── ExtraMissing            the user: an optional part of the installation
     ├── NotLoggedIn             the user: no host and token to talk to
     ├── HostUnreachable         the user, or the operator: no answer
@@ -61,6 +62,13 @@ class BundleNotFound(SdkError):
 
     code = "bundle_not_found"
     hint = "name a .seal file, a folder, or a bundle id together with the host's --data folder"
+
+
+class PackageUnavailable(SdkError):
+    """The user: pip cannot get a package, or it is not the file that was asked for."""
+
+    code = "package_unavailable"
+    hint = "check the connection, and that pip reaches PyPI or a mirror of it"
 
 
 class ExtraMissing(SdkError):

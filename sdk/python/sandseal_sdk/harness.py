@@ -1,29 +1,43 @@
-"""Run a plugin's cases in the very sandbox that will run it, and a Python plugin's against NumPy too.
+"""The public test harness: a plugin's cases, and calls of one's own, in the very sandbox that will run it.
 
-The only module of the SDK that knows the host, and only when it runs.
+with load_plugin(folder) as plugin:
+    result = plugin.call({"values": [1, 2, 3]})
+    assert result.outputs["x"].shape == (1, 3)
 """
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Any, Self
 
-import numpy as np
-
-from sandseal_sdk.build import build_plugin
-from sandseal_sdk.cases import Case, Value, read_cases
+from sandseal_sdk.build import FOLDER, BuildResult, build_plugin
+from sandseal_sdk.cases import Case, read_cases, write_outputs
 from sandseal_sdk.comparison import differences
-from sandseal_sdk.errors import PluginFolderInvalid
+from sandseal_sdk.errors import CaseInvalid, PluginFolderInvalid
 from sandseal_sdk.oracle import Oracle
 from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.sandbox import Attempt, PluginSandbox, trace
 from sandseal_sdk.toolchains.compiler import Progress
-from sandseal_signing.errors import SandsealError
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_sdk.values import Value, read_value
 
-if TYPE_CHECKING:
-    from sandseal_host.sandbox import Plugin
-    from sandseal_host.tensors import Tensor
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a call answers and what it took.
+
+    Args:
+        outputs: by name: arrays, and nested lists of bytes for BYTES.
+        milliseconds: wall time in a fresh instance, its making included.
+        fuel: WebAssembly instructions, the same on every machine.
+        memory_bytes: linear memory at the end, which never shrinks.
+    """
+
+    outputs: Mapping[str, Any]
+    milliseconds: float
+    fuel: int
+    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +48,16 @@ class CaseResult:
         name: the case's.
         passed: whether everything was as wanted.
         milliseconds: wall time of the call, in a fresh instance.
-        detail: what was not as wanted; empty when passed.
+        fuel: WebAssembly instructions that it ran, the same on every machine.
+        memory_bytes: linear memory at its end, which never shrinks.
+        detail: what was not as wanted, with the guest's frames where it trapped; empty when passed.
     """
 
     name: str
     passed: bool
     milliseconds: float
+    fuel: int
+    memory_bytes: int
     detail: str
 
 
@@ -55,90 +73,177 @@ class PluginReport:
         return all(case.passed for case in self.cases)
 
 
-def test_plugin(folder: Path, progress: Progress = lambda line: None) -> PluginReport:  # noqa: PT028  # no pytest test
+class LoadedPlugin:
+    """A built plugin that can be called, with its own limits; made by `load_plugin`.
+
+    Args:
+        built: the module and what it is to be.
+        progress: gets what the plugin logs.
+
+    Raises:
+        PluginFolderInvalid: an asset is not there.
+        PluginError: the host does not accept the module.
+    """
+
+    def __init__(self, built: BuildResult, progress: Progress) -> None:
+        self.spec: PluginSpec = built.spec
+        self._built, self._progress = built, progress
+        self._assets = read_assets(built.spec)
+        self._oracle = Oracle(built.spec, self._assets) if built.spec.language == "python" else None
+        self._sandbox = PluginSandbox(built.wasm.read_bytes(), built.spec, self._assets, progress)
+
+    def call(self, inputs: Mapping[str, Any], parameters: Mapping[str, Any] | None = None) -> CallResult:
+        """Call a fresh instance.
+
+        Args:
+            inputs: by name: arrays, numbers, text, bytes, lists, or what a case may hold in their place.
+            parameters: the request's.
+
+        Raises:
+            CaseInvalid: other inputs than plugin.toml names, or an object that stands for none.
+            InputRefused: the plugin refuses the input (`sandseal_host.errors`, as all that follows).
+            RequestInvalid: the inputs are not what plugin.toml says.
+            PluginError: it traps, takes too long, has no room, or answers nonsense.
+        """
+        names = [tensor.name for tensor in self.spec.inputs]
+        if set(inputs) != set(names):
+            raise CaseInvalid(f"the inputs are {sorted(inputs)}; plugin.toml names {sorted(names)}")
+        given = [read_value(inputs[tensor.name], tensor, self.spec.folder) for tensor in self.spec.inputs]
+        attempt = self._sandbox.attempt(given, dumps(parameters or {}).encode())
+        if attempt.error is not None:
+            raise attempt.error
+        answers = zip(self.spec.outputs, attempt.outputs, strict=True)
+        outputs = {tensor.name: value.plain() for tensor, value in answers}
+        return CallResult(outputs, attempt.milliseconds, attempt.fuel, attempt.memory_bytes)
+
+    def run_case(self, case: Case, *, update: bool = False) -> CaseResult:
+        """Run a case.
+
+        Args:
+            update: write what the plugin answers as the outputs of a golden case that wants others.
+        """
+        attempt = self._sandbox.attempt(case.inputs, case.parameters)
+        complaint = _judge(attempt, case, self.spec)
+        if update and case.golden and not attempt.error and (complaint or not case.outputs):
+            case = write_outputs(case, self.spec, attempt.outputs)
+            self._progress(f"{case.path}: outputs written")
+            complaint = _judge(attempt, case, self.spec)
+        complaints = [complaint, *_over_limits(attempt, case)]
+        if self._oracle and not case.fails:
+            complaints.append(_compare(attempt, case, self.spec, self._oracle))
+        detail = "; ".join(complaint for complaint in complaints if complaint)
+        if detail and attempt.error:
+            detail = "\n".join((detail, *self._frames(attempt, case)))
+        return CaseResult(case.name, not detail, attempt.milliseconds, attempt.fuel, attempt.memory_bytes, detail)
+
+    def _frames(self, attempt: Attempt, case: Case) -> Sequence[str]:
+        """Where the plugin trapped, from a second run of the module that still has its DWARF."""
+        if not attempt.error or not attempt.error.data.get("frames") or not self._built.unstripped.is_file():
+            return ()
+        wasm = self._built.unstripped.read_bytes()
+        folder = self.spec.folder
+        sources = {path.name for path in folder.rglob("*") if FOLDER not in path.relative_to(folder).parts}
+        return trace(wasm, self.spec, self._assets, case.inputs, case.parameters, sources)
+
+    def close(self) -> None:
+        """Free the sandbox."""
+        self._sandbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def load_plugin(folder: Path, progress: Progress = lambda line: None) -> LoadedPlugin:
+    """Build a plugin if needed and make it ready to be called.
+
+    Args:
+        folder: holds plugin.toml and the source.
+        progress: gets lines for the author, what the plugin logs included.
+
+    Raises:
+        BuildError, PluginFolderInvalid: what must change before anything can run.
+        PluginError: the host does not accept the module.
+    """
+    return LoadedPlugin(build_plugin(folder, progress=progress), progress)
+
+
+def test_plugin(
+    folder: Path,
+    progress: Progress = lambda line: None,  # noqa: PT028  # no pytest test
+    *,
+    update: bool = False,  # noqa: PT028
+) -> PluginReport:
     """Build a plugin if needed and run its cases with its own limits.
 
     Args:
         folder: holds plugin.toml, the source and cases/.
         progress: gets lines for the author, what the plugin logs included.
+        update: write the outputs of golden cases that want others.
 
     Raises:
         BuildError, CaseInvalid, PluginFolderInvalid: what must change before anything can run.
         PluginError: the host does not accept the module.
     """
-    from sandseal_host.sandbox import SandboxEngine
-
     built = build_plugin(folder, progress=progress)
-    spec, cases = built.spec, read_cases(built.spec)
-    assets = {name: _asset(spec, name) for name in spec.assets}
-    oracle = Oracle(spec, assets) if spec.language == "python" else None
-    with (
-        SandboxEngine(log=lambda label, level, line: progress(f"{label}: {line}"), pooling=False) as engine,
-        engine.compile(built.wasm.read_bytes(), spec.stage, assets=assets, label=spec.name) as plugin,
-    ):
-        return PluginReport([_run(plugin, case, spec, oracle) for case in cases])
+    cases = read_cases(built.spec)
+    with LoadedPlugin(built, progress) as plugin:
+        return PluginReport([plugin.run_case(case, update=update) for case in cases])
 
 
-def _asset(spec: PluginSpec, name: str) -> bytes:
+def read_assets(spec: PluginSpec) -> dict[str, bytes]:
+    """A plugin's assets by name.
+
+    Raises:
+        PluginFolderInvalid: one is not there.
+    """
     try:
-        return (spec.folder / name).read_bytes()
+        return {name: (spec.folder / name).read_bytes() for name in spec.assets}
     except OSError as error:
         raise PluginFolderInvalid(
-            f"the asset {name} cannot be read: {error.strerror}", hint="the plugin's README says how to make it"
+            f"the asset {error.filename} cannot be read: {error.strerror}",
+            hint="the plugin's README says how to make it",
         ) from None
 
 
-def _run(plugin: "Plugin", case: Case, spec: PluginSpec, oracle: Oracle | None) -> CaseResult:
-    inputs = [_tensor(value, tensor) for value, tensor in zip(case.inputs, spec.inputs, strict=True)]
-    began = time.perf_counter()
-    try:
-        outcome: Sequence[Value] | SandsealError = [_back(output) for output in plugin.call(inputs, case.parameters)]
-    except SandsealError as error:
-        outcome = error
-    milliseconds = 1000 * (time.perf_counter() - began)
-    complaints = [_judge(outcome, case, spec)]
-    if oracle and not case.fails:
-        complaints.append(_compare(outcome, case, spec, oracle))
-    detail = "; ".join(complaint for complaint in complaints if complaint)
-    return CaseResult(case.name, not detail, milliseconds, detail)
-
-
-def _judge(outcome: Sequence[Value] | SandsealError, case: Case, spec: PluginSpec) -> str:
+def _judge(attempt: Attempt, case: Case, spec: PluginSpec) -> str:
     """What is not as the case wants it, or nothing."""
-    if isinstance(outcome, SandsealError):
+    if attempt.error:
         wanted_code = "input_refused" if case.refused is not None else case.fails
-        if outcome.code != wanted_code or (case.refused or "") not in outcome.message:
-            return f"{outcome.code}: {outcome.message}"
+        if attempt.error.code != wanted_code or (case.refused or "") not in attempt.error.message:
+            return f"{attempt.error.code}: {attempt.error.message}"
         return ""
     if case.refused is not None or case.fails is not None:
         return f"succeeds, but must end in {case.fails or 'a refusal'}"
     wanted = [case.outputs.get(tensor.name) for tensor in spec.outputs]
-    return differences(outcome, wanted, spec, case.tolerance, "the case")
+    return differences(attempt.outputs, wanted, spec, case.tolerance, "the case")
 
 
-def _compare(outcome: Sequence[Value] | SandsealError, case: Case, spec: PluginSpec, oracle: Oracle) -> str:
+def _over_limits(attempt: Attempt, case: Case) -> Sequence[str]:
+    """Which limits of the case the call passed."""
+    limits = case.limits
+    used = (
+        (attempt.fuel, limits.fuel, "instructions"),
+        (attempt.memory_bytes / 2**20, limits.memory_mib, "MiB of memory"),
+        (attempt.milliseconds, limits.time_ms, "ms"),
+    )
+    return [f"{had:,.6g} {unit}, over the case's {most:,}" for had, most, unit in used if most and had > most]
+
+
+def _compare(attempt: Attempt, case: Case, spec: PluginSpec, oracle: Oracle) -> str:
     """Where the wasm differs from the same source under NumPy."""
     try:
-        wanted = oracle.call(case.inputs)
+        wanted: Sequence[Value] = oracle.call(case.inputs, case.parameters)
     except ValueError as error:
         text = str(error).encode("latin-1", "replace").decode("utf-8", "replace")
-        refused = isinstance(outcome, SandsealError) and outcome.message == text
+        refused = attempt.error is not None and attempt.error.message == text
         return "" if refused else f"plain Python refuses this with {text!r}"
     except Exception as error:  # the plugin's own, whatever it is
         return f"plain Python raises {type(error).__name__}: {error}"
-    if isinstance(outcome, SandsealError):
+    if attempt.error:
         return "plain Python succeeds"
-    return differences(outcome, wanted, spec, case.tolerance, "plain Python")
-
-
-def _tensor(value: Value, tensor: TensorSpec) -> "Tensor":
-    from sandseal_host.tensors import Tensor, pack_bytes
-
-    data = pack_bytes([bytes(e) for e in value.data]) if tensor.dtype is DataType.BYTES else np.asarray(value.data)
-    return Tensor(tensor.name, tensor.dtype, value.shape, data)
-
-
-def _back(tensor: "Tensor") -> Value:
-    from sandseal_host.tensors import unpack_bytes
-
-    return Value(tensor.shape, unpack_bytes(tensor) if tensor.dtype is DataType.BYTES else tensor.data)
+    return differences(attempt.outputs, wanted, spec, case.tolerance, "plain Python")

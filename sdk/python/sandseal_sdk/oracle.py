@@ -1,22 +1,26 @@
 """A Python plugin under plain Python and NumPy: what its wasm must answer too."""
 
-import importlib.util
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from sandseal_sdk.cases import Value, numpy_type
-from sandseal_sdk.errors import PluginFolderInvalid
+from sandseal_sdk.byte_text import ByteText, as_byte_text
 from sandseal_sdk.plugin_spec import PluginSpec
-from sandseal_sdk.toolchains.glue import is_single
+from sandseal_sdk.toolchains.plugin_module import load_plugin, own_namespaces
+from sandseal_sdk.toolchains.plugin_source import parse_source
+from sandseal_sdk.toolchains.signature import is_single, read_settings
+from sandseal_sdk.values import Value, numpy_type
 from sandseal_signing.manifest import DataType, TensorSpec
+
+_PYTHON_NUMBERS = (DataType.BOOL, DataType.INT64, DataType.FP64)
 
 
 class Oracle:
     """A plugin's function, called as the wasm would be.
 
-    Text goes in and comes out as latin-1, one character for each byte, which is how the translated function sees it.
+    Text goes in and comes out with one character for each byte (byte_text.py), as the translated function sees it.
 
     Args:
         spec: a Python plugin; its source is imported, which runs it on this machine, outside of any sandbox.
@@ -25,39 +29,48 @@ class Oracle:
 
     def __init__(self, spec: PluginSpec, assets: dict[str, bytes]) -> None:
         self._spec = spec
-        self._assets = [assets[name].decode("latin-1") for name in spec.assets]
+        self._assets = [ByteText(assets[name].decode("latin-1")) for name in spec.assets]
         self.function = _load(spec)
+        text = (spec.folder / spec.source).read_text(encoding="utf-8")
+        self._settings = read_settings(spec, parse_source(spec.source, text, spec.function))
 
-    def call(self, inputs: Sequence[Value]) -> Sequence[Value]:
+    def call(self, inputs: Sequence[Value], parameters: bytes = b"{}") -> Sequence[Value]:
         """What the function returns for these inputs, as the stage's outputs.
+
+        Args:
+            inputs: in the order of the spec.
+            parameters: the request's, as JSON.
 
         Raises:
             Exception: whatever the function raises; a ValueError refuses the input.
         """
         given = [_argument(value, tensor) for value, tensor in zip(inputs, self._spec.inputs, strict=True)]
-        result = self.function(*given, *self._assets)
+        documents = {"parameters": json.loads(parameters), "config": json.loads(self._spec.config)}
+        settings = {setting.name: setting.read(documents[setting.origin]) for setting in self._settings}
+        result = self.function(*given, *self._assets, **settings)
         outputs = self._spec.outputs
         results = result if len(outputs) > 1 else (result,)
         return [_value(result, tensor) for result, tensor in zip(results, outputs, strict=True)]
 
 
 def _load(spec: PluginSpec) -> Callable[..., Any]:
-    path = spec.folder / spec.source
-    found = importlib.util.spec_from_file_location(f"plugin_{spec.name}", path)
-    if found is None or found.loader is None:
-        raise PluginFolderInvalid(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    """The function, with the text in its modules' tables as bytes, which is what the built module reads."""
+    module = load_plugin(spec.folder, spec.source)
     function: Callable[..., Any] = getattr(module, spec.function)
+    for names in own_namespaces(spec.folder, module):
+        names.update({name: as_byte_text(value) for name, value in names.items() if not name.startswith("__")})
     return function
 
 
 def _argument(value: Value, tensor: TensorSpec) -> Any:
     if tensor.dtype is DataType.BYTES:
-        texts = [bytes(element).decode("latin-1") for element in value.data]
+        texts = [ByteText(bytes(element).decode("latin-1")) for element in value.data]
         return texts[0] if is_single(tensor) else texts
     array = np.array(value.data)  # a copy: the function may write to it
-    return array if tensor.shape else array[()]
+    if tensor.shape:
+        return array
+    # A number of 64 bits is Python's own in the translated function, which matters for what it does to float32.
+    return array.item() if tensor.dtype in _PYTHON_NUMBERS else array[()]
 
 
 def _value(result: Any, tensor: TensorSpec) -> Value:

@@ -1,7 +1,8 @@
 """plugin.toml: a stage of bundle.json in TOML, with what it takes to build it (schema sandseal.plugin/1, closed)."""
 
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sandseal_signing.schema import Node
 
 FILE = "plugin.toml"
 SCHEMA = "sandseal.plugin/1"
-LANGUAGES = ("python", "c")
+LANGUAGES = ("python", "c", "cpp", "zig", "assemblyscript", "rust")
 STAGES = ("pre", "post")
 
 
@@ -24,10 +25,11 @@ class PluginSpec(StageSpec):
     Args:
         name: names the wasm file.
         folder: holds plugin.toml, the source, the assets and cases/.
-        language: python or c.
+        language: one of LANGUAGES.
         source: the source file, relative to the folder.
         position: pre or post.
-        libc: C only: link a C library (`#include <math.h>`, `malloc`).
+        libc: C and C++ only: link a C library (`#include <math.h>`, `malloc`).
+        parameters: Python only: what a request may set, with the values that stand when it does not.
     """
 
     name: str
@@ -36,6 +38,7 @@ class PluginSpec(StageSpec):
     source: str
     position: str
     libc: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def stage(self) -> StageSpec:
@@ -69,8 +72,11 @@ def _spec(folder: Path, document: dict[str, Any]) -> PluginSpec:
     name = root.text("name", valid=is_model_name, rule="lower-case letters, digits, '.', '_' and '-'")
     language = root.text("language", valid=LANGUAGES.__contains__, rule=" or ".join(LANGUAGES))
     libc = root.take("libc", False)
-    if type(libc) is not bool or (libc and language != "c"):
-        root.fail("libc", "must be true or false, and is for language c")
+    if type(libc) is not bool or (libc and language not in ("c", "cpp")):
+        root.fail("libc", "must be true or false, and is for the languages c and cpp")
+    parameters = root.take("parameters", {})
+    if not isinstance(parameters, dict) or (parameters and language != "python"):
+        root.fail("parameters", "must be a table, and is for language python")
     built = {
         "name": name,
         "folder": folder,
@@ -78,6 +84,7 @@ def _spec(folder: Path, document: dict[str, Any]) -> PluginSpec:
         "source": root.text("source"),
         "position": root.text("stage", valid=STAGES.__contains__, rule=" or ".join(STAGES)),
         "libc": libc,
+        "parameters": parameters,
     }
     stage = read_stage(root, reserved=[])
     given = {field.name: getattr(stage, field.name) for field in fields(stage)} | {"plugin": f"plugins/{name}.wasm"}

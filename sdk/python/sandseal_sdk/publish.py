@@ -3,12 +3,13 @@
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sandseal_sdk.errors import FileExists
+from sandseal_sdk.errors import FileExists, PluginFolderInvalid
 from sandseal_sdk.graph import summarise
 from sandseal_sdk.keyfiles import write_key_pair
 from sandseal_signing.keys import PrivateKey, PublicKey
@@ -50,6 +51,7 @@ def write_bundle(
     post: "tuple[PluginSpec, Path] | None" = None,
     metadata: dict[str, str] | None = None,
     raw: Sequence[str] = (),
+    assets: Mapping[str, Path] = MappingProxyType({}),
 ) -> Path:
     """Write a bundle folder: the model, its plugins and their assets, and a manifest read from them.
 
@@ -58,9 +60,11 @@ def write_bundle(
         folder: created; must not exist.
         pre, post: a plugin's spec with its built wasm module.
         raw: content types that `POST /v1/models/{name}/call` takes; any when empty.
+        assets: files for the plugins' assets, by name, in place of those in the plugins' folders.
 
     Raises:
         FileExists: the folder is already there.
+        PluginFolderInvalid: a plugin's asset is nowhere.
         ModelUnreadable, ManifestInvalid: what must change first.
     """
     if folder.exists():
@@ -81,20 +85,20 @@ def write_bundle(
         manifest["model"]["raw"] = list(raw)
     for stage, plugin in (("pre", pre), ("post", post)):
         if plugin:
-            manifest[stage] = _stage(folder, stage, *plugin)
+            manifest[stage] = _stage(folder, stage, *plugin, assets)
     if not (pre or post):
         (folder / "plugins").rmdir()
     (folder / "bundle.json").write_bytes(render_manifest(manifest))
     return folder
 
 
-def _stage(folder: Path, stage: str, spec: "PluginSpec", wasm: Path) -> dict[str, Any]:
+def _stage(folder: Path, stage: str, spec: "PluginSpec", wasm: Path, assets: Mapping[str, Path]) -> dict[str, Any]:
     """Copy the plugin in and return its part of the manifest."""
     plugin = f"plugins/{spec.name}.wasm"
     shutil.copyfile(wasm, folder / plugin)
     for asset in spec.assets:
         (folder / asset).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(spec.folder / asset, folder / asset)
+        shutil.copyfile(_asset(spec, asset, assets), folder / asset)
     public = "inputs" if stage == "pre" else "outputs"
     tensors = spec.inputs if stage == "pre" else spec.outputs
     return {
@@ -105,7 +109,19 @@ def _stage(folder: Path, stage: str, spec: "PluginSpec", wasm: Path) -> dict[str
         "imports": list(spec.imports),
         "assets": list(spec.assets),
         "config": json.loads(spec.config),
+        "on_failure": spec.on_failure,
     }
+
+
+def _asset(spec: "PluginSpec", name: str, assets: Mapping[str, Path]) -> Path:
+    path = assets.get(name, spec.folder / name)
+    if not path.is_file():
+        raise PluginFolderInvalid(
+            f"{spec.name} needs the asset {name}, and {path} is no file",
+            hint=f"`--asset {name}=FILE` gives it; {spec.folder / 'README.md'} says what it is",
+            asset=name,
+        )
+    return path
 
 
 def write_trust(path: Path, bundle: Path, keys: dict[str, PublicKey], *, holder: str) -> Path:
@@ -148,9 +164,10 @@ def init(
     name: str,
     pre: "tuple[PluginSpec, Path] | None" = None,
     post: "tuple[PluginSpec, Path] | None" = None,
+    assets: Mapping[str, Path] = MappingProxyType({}),
 ) -> Workspace:
     """Write `out` with a bundle folder, a fresh key pair and a trust policy that fit together."""
-    bundle = write_bundle(model, out / "bundle", name=name, pre=pre, post=post)
+    bundle = write_bundle(model, out / "bundle", name=name, pre=pre, post=post, assets=assets)
     key = PrivateKey.generate()
     private, _ = write_key_pair(out / "publisher", key)
     trust = write_trust(out / "trust.toml", bundle, {"publisher": key.public}, holder="me")

@@ -1,14 +1,19 @@
 """A new plugin's folder, written from a template that builds and passes its tests as it stands."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from sandseal_sdk.editor import write_editor_settings
 from sandseal_sdk.errors import FileExists, PluginFolderInvalid
-from sandseal_sdk.plugin_spec import LANGUAGES, STAGES
+from sandseal_sdk.plugin_spec import LANGUAGES, STAGES, read_plugin_spec
 from sandseal_signing.names import is_model_name
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
-_NAME = "@NAME@"  # stands for the plugin's name in every file
 _SUFFIX = ".template"  # on Python sources, which are no modules of this package
+SOURCES = {
+    "python": "plugin.py", "c": "plugin.c", "cpp": "plugin.cpp", "zig": "plugin.zig",
+    "assemblyscript": "plugin.ts", "rust": "plugin.rs",
+}  # fmt: skip
 
 
 def new_plugin(folder: Path, name: str, language: str, stage: str) -> Path:
@@ -17,7 +22,7 @@ def new_plugin(folder: Path, name: str, language: str, stage: str) -> Path:
     Args:
         folder: created, with what lies above it; may be there already if it is empty.
         name: the plugin's: lower-case letters, digits, '.', '_' and '-'.
-        language: python or c.
+        language: one of LANGUAGES.
         stage: pre or post.
 
     Raises:
@@ -31,10 +36,20 @@ def new_plugin(folder: Path, name: str, language: str, stage: str) -> Path:
         raise PluginFolderInvalid(f"{name!r} cannot be a plugin's name", hint="use a-z, 0-9, '.', '_' and '-'")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExists(f"{folder} is already there", hint="give another folder; nothing is overwritten")
-    template = _TEMPLATES / language / stage
+    words = {"@NAME@": name, "@LANGUAGE@": language, "@SOURCE@": SOURCES[language]}
+    template = _TEMPLATES / stage
     for source in (_TEMPLATES / "README.md", *sorted(path for path in template.rglob("*") if path.is_file())):
-        place = source.relative_to(template) if template in source.parents else Path(source.name)
-        target = folder / str(place).removesuffix(_SUFFIX)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(source.read_text(encoding="utf-8").replace(_NAME, name), encoding="utf-8", newline="\n")
+        place = Path(
+            str(source.relative_to(template if template in source.parents else _TEMPLATES)).removesuffix(_SUFFIX)
+        )
+        if place.name not in SOURCES.values() or place.name == SOURCES[language]:
+            _write(folder / place, source.read_text(encoding="utf-8"), words)
+    write_editor_settings(read_plugin_spec(folder))
     return folder
+
+
+def _write(target: Path, text: str, words: Mapping[str, str]) -> None:
+    for word, meaning in words.items():
+        text = text.replace(word, meaning)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8", newline="\n")

@@ -44,19 +44,26 @@ def init(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An ONNX file.")],
     name: Annotated[str | None, typer.Option(help="The model's name; made from the file's when absent.")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Where to; a folder called after the name.")] = None,
-    pre: Annotated[Path | None, typer.Option(help="Folder of the plugin that runs before the model.")] = None,
-    post: Annotated[Path | None, typer.Option(help="Folder of the plugin that runs after the model.")] = None,
+    pre: Annotated[str | None, typer.Option(help="Runs before the model: a plugin's folder, or sandseal:NAME.")] = None,
+    post: Annotated[str | None, typer.Option(help="Runs after the model: likewise.")] = None,
+    asset: Annotated[list[str], typer.Option(help="NAME=FILE, for an asset that a plugin asks for.")] = [],  # noqa: B006
 ) -> None:
-    """Write a bundle folder, a key pair and a trust policy for an ONNX model, ready to pack and push."""
-    from sandseal_sdk import publish
-    from sandseal_sdk.build import build_plugin
-    from sandseal_sdk.plugin_spec import PluginSpec, read_plugin_spec
+    """Write a bundle folder, a key pair and a trust policy for an ONNX model, ready to pack and push.
 
-    def built(plugin: Path | None) -> tuple[PluginSpec, Path] | None:
-        return (read_plugin_spec(plugin), build_plugin(plugin, progress=note).wasm) if plugin else None
+    sandseal:NAME is a plugin that comes with Sandseal, such as sandseal:image-classification.
+    """
+    from sandseal_sdk import publish
+    from sandseal_sdk.first_party import ready_plugin
 
     name = name or publish.name_of(model)
-    made = publish.init(model, folder or Path(name), name=name, pre=built(pre), post=built(post))
+    made = publish.init(
+        model,
+        folder or Path(name),
+        name=name,
+        pre=ready_plugin(pre, "pre", note) if pre else None,
+        post=ready_plugin(post, "post", note) if post else None,
+        assets={name: Path(file) for name, _, file in (given.partition("=") for given in asset)},
+    )
     note("next:")
     out.print(f"sandseal pack {made.bundle} --key {made.key}")
     out.print(f"sandseal serve --trust {made.trust}")

@@ -58,10 +58,16 @@ def push(
             help="File by file, going on where an earlier push ended, or in one stream; by size when absent.",
         ),
     ] = None,
+    permit: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="From `sandseal trust permit`, for a lower version."),
+    ] = None,
     context: ContextName = "default",
 ) -> None:
     """Upload a .seal file, or a detached .sig; says who signed and what the policy decided, or exactly why not."""
     with _client(context) as client, byte_progress("uploading", seal.stat().st_size) as advance:
+        if permit:
+            client.permit(permit.read_bytes())
         answer = _push_signature(client, seal) if seal.suffix == ".sig" else _push(client, seal, resume, advance)
     if answer["state"] == "pending":
         note(answer["detail"])
@@ -74,7 +80,9 @@ def push(
 
 def call(
     model: str,
-    file: Annotated[Path | None, typer.Argument(help="The input; standard input when absent.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(exists=True, dir_okay=False, help="The input; standard input when absent.")
+    ] = None,
     content_type: Annotated[str | None, typer.Option(help="Guessed from the file's name when absent.")] = None,
     version: Version = None,
     receipt: Annotated[
@@ -125,18 +133,28 @@ def token_add(
     scope: Annotated[list[str], typer.Option(help="infer, publish, operate, trust or audit; several allowed.")],
     models: Annotated[str, typer.Option(help="Pattern of the models that it reaches.")] = "*",
     tenant: Annotated[str, typer.Option(help="Whose share its requests use.")] = "default",
+    ceiling: Annotated[str, typer.Option(help="Most urgent class of its requests: realtime, standard, batch.")] = "",
+    requests_s: Annotated[float | None, typer.Option(help="Inference requests a second.")] = None,
+    rows_s: Annotated[float | None, typer.Option(help="Rows of such requests a second.")] = None,
+    days: Annotated[float | None, typer.Option(help="Days until it expires; never when absent.")] = None,
     context: ContextName = "default",
 ) -> None:
     """Issue a token; its secret is printed this once."""
+    expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    limits = {"ceiling": ceiling or None, "requests_s": requests_s, "rows_s": rows_s, "expires": expires}
+    given = {limit: value for limit, value in limits.items() if value is not None}
     with _client(context) as client:
-        out.print(client.issue_token(name, scope, models=models, tenant=tenant)["secret"])
+        out.print(client.issue_token(name, scope, models=models, tenant=tenant, **given)["secret"])
 
 
 def token_list(context: ContextName = "default") -> None:
     """List tokens, without their secrets."""
     with _client(context) as client:
-        rows = [[t["id"], t["name"], " ".join(t["scopes"]), t["models"], t["tenant"]] for t in client.tokens()]
-    table("", ["id", "name", "scopes", "models", "tenant"], rows)
+        rows = [
+            [t["id"], t["name"], " ".join(t["scopes"]), t["models"], t["tenant"], t["ceiling"], _rate(t), t["expires"]]
+            for t in client.tokens()
+        ]
+    table("", ["id", "name", "scopes", "models", "tenant", "ceiling", "a second", "expires"], rows)
 
 
 def token_revoke(token_id: str, context: ContextName = "default") -> None:
@@ -144,6 +162,11 @@ def token_revoke(token_id: str, context: ContextName = "default") -> None:
     with _client(context) as client:
         client.revoke_token(token_id)
     note(f"token {token_id} is revoked")
+
+
+def _rate(token: dict[str, Any]) -> str:
+    limits = [(token["requests_s"], "requests"), (token["rows_s"], "rows")]
+    return ", ".join(f"{limit:g} {what}" for limit, what in limits if limit is not None)
 
 
 def _push(client: Client, seal: Path, resume: bool | None, advance: Progress) -> dict[str, Any]:

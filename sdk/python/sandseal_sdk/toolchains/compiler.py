@@ -1,4 +1,4 @@
-"""The C and C++ compiler: clang with libc and libc++ for wasm, all in the Python package `ziglang`."""
+"""Running compilers, and what they share: where the libraries for authors lie, and how a module's memory starts."""
 
 import importlib.util
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from sandseal_sdk.errors import ExtraMissing
+from sandseal_sdk.errors import BuildError, ExtraMissing
 
 Progress = Callable[[str], None]
 
@@ -38,10 +38,22 @@ def run_tool(module: str, arguments: Sequence[str], folder: Path, progress: Prog
     """
     package_folder(module)
     command = [sys.executable, "-P", "-m", module, *arguments]  # -P: no module out of the author's folder
-    process = subprocess.Popen(
-        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        encoding="utf-8", errors="replace", env=os.environ | {"PYTHONHASHSEED": "0"},
-    )  # fmt: skip
+    return run_command(command, folder, progress, patience_text)
+
+
+def run_command(command: Sequence[str], folder: Path, progress: Progress, patience_text: str) -> Outcome:
+    """Run a program that is a tool, in `folder`; the rest as for `run_tool`.
+
+    Raises:
+        BuildError: it cannot be started.
+    """
+    try:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            encoding="utf-8", errors="replace", env=os.environ | {"PYTHONHASHSEED": "0"},
+        )  # fmt: skip
+    except OSError as error:
+        raise BuildError(f"{command[0]} cannot be run: {error.strerror}", hint="check its installation") from None
     try:
         text = _wait(process, progress, patience_text)
     except BaseException:
@@ -90,13 +102,18 @@ def memory_flags(limit_mib: int, stack: int, initial: int) -> Sequence[str]:
         stack: small, since the pages behind it are what the host keeps resident between instances.
         initial: what a typical call needs: growing costs a fresh instance more than all else that it does.
     """
-    return f"-Wl,-z,stack-size={stack}", f"-Wl,--initial-memory={min(initial, limit_mib << 20)}"
+    return f"-Wl,-z,stack-size={stack}", f"-Wl,--initial-memory={memory_bytes(limit_mib, initial)}"
 
 
-def header_folder() -> Path:
-    """Where sandseal.h lies: in the installed package, or in the repository's sdk/c."""
-    installed = _PACKAGE / "include"
-    return installed if installed.is_dir() else _PACKAGE.parents[1] / "c"
+def memory_bytes(limit_mib: int, initial: int) -> int:
+    """How much memory a module starts with: what a typical call needs, and no more than the stage's limit."""
+    return min(initial, limit_mib << 20)
+
+
+def library_folder(language: str) -> Path:
+    """Where the library for a language's authors lies: in the installed package, or in the repository's sdk/."""
+    installed = _PACKAGE / "guest" / language
+    return installed if installed.is_dir() else _PACKAGE.parents[1] / language
 
 
 def cpp_folder() -> Path:

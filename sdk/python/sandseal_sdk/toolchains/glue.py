@@ -1,10 +1,11 @@
 """The C++ between the ABI and a translated Python function."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sandseal_sdk.errors import BuildError
 from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.toolchains.signature import Setting, inner_kind, is_single
 from sandseal_signing.manifest import DataType, TensorSpec
 
 # C++ and Pythran names of what an array may hold.
@@ -23,18 +24,23 @@ _TYPES = {
 }
 
 
-def is_single(tensor: TensorSpec) -> bool:
-    """Whether a tensor always holds exactly one element; a BYTES tensor is then a `str`, else a list of them."""
-    return all(axis == 1 for axis in tensor.shape)
+# The C++ and Pythran names of what a setting may be.
+_SCALARS = {
+    "bool": ("bool", "bool"),
+    "int": ("long", "int"),
+    "float": ("double", "float"),
+    "str": ("types::str", "str"),
+}
 
 
-def parameter_types(spec: PluginSpec) -> list[str]:
+def parameter_types(spec: PluginSpec, settings: Sequence[Setting]) -> list[str]:
     """The function's parameters as Pythran writes types.
 
     Raises:
         BuildError: a tensor's data type does not exist in Pythran.
     """
-    return [_parameter_type(tensor) for tensor in spec.inputs] + ["str"] * len(spec.assets)
+    types = [_parameter_type(tensor) for tensor in spec.inputs] + ["str"] * len(spec.assets)
+    return types + [_kind(setting.kind, "{} list", "str:{} dict", 1) for setting in settings]
 
 
 def _parameter_type(tensor: TensorSpec) -> str:
@@ -46,13 +52,20 @@ def _parameter_type(tensor: TensorSpec) -> str:
     return _type(tensor, 1) + (f"[{','.join(':' * rank)}]{order}" if rank else "")
 
 
-def render_glue(spec: PluginSpec) -> str:
+def render_glue(spec: PluginSpec, settings: Sequence[Setting]) -> str:
     """The file that includes the translated plugin.cpp and exports the stage."""
     arguments = [_argument(i, tensor) for i, tensor in enumerate(spec.inputs)]
     arguments += [f"sandseal::asset({json.dumps(name)})" for name in spec.assets]
+    arguments += [_from_json(setting) for setting in settings]
     lines = [
+        "#include <sandseal_text.hpp>",
+        '#include "tables.hpp"',
+        "#include <sandseal_format.hpp>",
         '#include "plugin.cpp"',
         "#include <sandseal_python.hpp>",
+        "#include <sandseal_json.hpp>",
+        "",
+        "namespace types = pythonic::types;",
         "",
         f'extern "C" SANDSEAL_EXPORT("{spec.function}") int32_t sandseal_stage(struct sandseal_call *call)',
         "{",
@@ -74,6 +87,21 @@ def _argument(index: int, tensor: TensorSpec) -> str:
         return f"sandseal::scalar<{_type(tensor, 0)}>({index})"
     axes = (f"std::integral_constant<long, {axis}>" if isinstance(axis, int) else "long" for axis in tensor.shape)
     return f"sandseal::array<{', '.join((_type(tensor, 0), *axes))}>({index})"
+
+
+def _from_json(setting: Setting) -> str:
+    """The expression that reads a setting, else gives its value in plugin.toml."""
+    kind = _kind(setting.kind, "types::list<{}>", "types::dict<types::str, {}>", 0)
+    words = json.dumps(f"{setting.origin}: {setting.name} must be {setting.kind}")
+    name, default = json.dumps(setting.name), json.dumps(json.dumps(setting.default))
+    return f"sandseal::setting<{kind}>(sandseal::{setting.origin}(), {name}, {default}, {words})"
+
+
+def _kind(kind: str, a_list: str, a_dict: str, column: int) -> str:
+    """A setting's type, in the words of one of the columns of _SCALARS."""
+    if inner := inner_kind(kind):
+        return (a_dict if kind.startswith("dict") else a_list).format(_kind(inner, a_list, a_dict, column))
+    return _SCALARS[kind][column]
 
 
 def _outputs(spec: PluginSpec) -> Iterator[str]:

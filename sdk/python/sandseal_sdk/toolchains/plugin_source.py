@@ -1,30 +1,84 @@
-"""What is wrong with a plugin.py before anything translates it: things that Pythran takes silently, or says badly."""
+"""What is wrong with a plugin.py before anything translates it, in the author's terms and with a way out."""
 
 import ast
 from collections.abc import Iterator
-from typing import NoReturn, TypeGuard
+from typing import TypeGuard
 
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.plugin_spec import PluginSpec
+
+_NO_CATCH = "a plugin cannot catch exceptions: WebAssembly ends the call where one is raised"
+_TEST_BEFORE = "test before: `if key in table`, `text.isdigit()`, `x.size > 0`"
+_AT_BUILD = "the top level of the module runs at build time and may do that"
+
+UNSUPPORTED: dict[type[ast.AST], tuple[str, str]] = {
+    ast.Try: (_NO_CATCH, _TEST_BEFORE),
+    ast.TryStar: (_NO_CATCH, _TEST_BEFORE),
+    ast.With: ("`with` needs objects that manage something, and a plugin has none", _AT_BUILD),
+    ast.ClassDef: ("a plugin's functions have no classes of their own", "use tuples, dicts or arrays"),
+    ast.Match: ("`match` does not translate", "write if and elif"),
+    ast.Global: ("a function keeps nothing between calls", "pass it as an argument and return it"),
+    ast.NamedExpr: ("`:=` does not translate", "assign on a line of its own"),
+    ast.AsyncFunctionDef: ("a plugin is one call and waits for nothing", "write a plain `def`"),
+    ast.Import: ("an import stands at the top of the file", "move it there"),
+    ast.ImportFrom: ("an import stands at the top of the file", "move it there"),
+    ast.YieldFrom: ("`yield from` does not translate", "write a loop with yield"),
+    ast.Starred: ("`*` does not translate", "write the arguments, or x + [y]"),
+    ast.Delete: ("`del` does not translate", "use pop(), or build what remains"),
+}
+"""Kinds of syntax that Pythran or WebAssembly cannot have, with why and what to do."""
 
 
-def check_source(spec: PluginSpec, text: str) -> None:
-    """Check a Python plugin's source.
+class Unsupported(Exception):
+    """Something in a plugin's source that does not translate.
+
+    Args:
+        file, line: where the author wrote it.
+        why: what is wrong.
+        hint: what to do.
+    """
+
+    def __init__(self, file: str, line: int | None, why: str, hint: str | None = None) -> None:
+        super().__init__(why)
+        self.file = file
+        self.line = line
+        self.why = why
+        self.hint = hint
+
+    def as_error(self) -> BuildError:
+        """The same for the author."""
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return BuildError(f"{where}: {self.why}", hint=self.hint, file=self.file, line=self.line)
+
+
+def parse_source(file: str, text: str, function: str) -> ast.FunctionDef:
+    """The stage's function in a plugin's source.
 
     Raises:
-        BuildError: no Python, no such function, another number of parameters, `try`, or text beyond ASCII.
+        Unsupported: no Python, or no such function.
     """
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        _fail(spec, error.lineno or 1, error.msg)
-    _check_function(spec, tree)
-    documentation = {id(node) for node in _docstrings(tree)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Try):
-            _fail(spec, node.lineno, "a plugin cannot catch exceptions: WebAssembly ends the call where one is raised")
-        if _is_text_beyond_ascii(node) and id(node) not in documentation:
-            _fail(spec, node.lineno, "text in a plugin is bytes, so a literal is ASCII; use chr(n) for other bytes")
+        raise Unsupported(file, error.lineno or 1, error.msg) from None
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if function not in functions:
+        raise Unsupported(file, 1, f"there is no function {function!r}, which plugin.toml names")
+    return functions[function]
+
+
+def check_function(definition: ast.FunctionDef, file: str) -> None:
+    """Check one function that is to be translated.
+
+    Raises:
+        Unsupported: syntax that does not translate.
+    """
+    documentation = {id(node) for node in _docstrings(definition)}
+    for node in ast.walk(definition):
+        why, hint = UNSUPPORTED.get(type(node)) or _unsupported(node) or (None, None)
+        if why is None and id(node) not in documentation and _is_text_beyond_ascii(node):
+            why, hint = "text is bytes here, so a literal is ASCII", "make it a constant at the top level of the module"
+        if why is not None:
+            raise Unsupported(file, getattr(node, "lineno", definition.lineno), why, hint)
 
 
 def first_use(name: str, text: str) -> int | None:
@@ -34,28 +88,41 @@ def first_use(name: str, text: str) -> int | None:
     return min(lines, default=None)
 
 
-def _check_function(spec: PluginSpec, tree: ast.Module) -> None:
-    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    if spec.function not in functions:
-        _fail(spec, 1, f"there is no function {spec.function!r}, which plugin.toml names")
-    function = functions[spec.function]
-    wanted = [tensor.name for tensor in spec.inputs] + list(spec.assets)
-    given = function.args
-    plain = not (given.vararg or given.kwarg or given.kwonlyargs or given.defaults)
-    if not plain or len(given.args) + len(given.posonlyargs) != len(wanted):
-        what = ", ".join(wanted)
-        _fail(spec, function.lineno, f"{spec.function} must take one plain parameter for each of: {what}")
+def _unsupported(node: ast.AST) -> tuple[str, str] | None:
+    """Why a node of a kind that may translate does not."""
+    match node:
+        case ast.FunctionDef() if node.decorator_list:
+            return "a decorator does not translate", "call what it does"
+        case ast.FunctionDef() if node.args.vararg or node.args.kwarg:
+            return "a function takes a fixed number of arguments", "take a list or dict in place of * and **"
+        case ast.Call() if any(keyword.arg is None for keyword in node.keywords):
+            return "`**` in a call does not translate", "write the arguments"
+        case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant())):
+            return "str.format does not translate", "write an f-string"
+        case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str())):
+            return "% on a text does not translate", "write an f-string"
+        case ast.Raise(exc=None):
+            return "`raise` alone has nothing to raise", "raise ValueError(...) to refuse the input"
+        case ast.Raise(cause=ast.expr()):
+            return "`from` after raise does not translate", "leave it out"
+        case ast.Constant(value=bytes()):
+            return "bytes do not translate", "text is bytes here: use str, or a UINT8 tensor as an array"
+        case ast.Constant(value=complex()):
+            return "no tensor holds complex numbers", "compute real and imaginary part apart"
+        case ast.Constant(value=int() as value) if value >= 1 << 63:
+            return f"{value} does not fit into 64 bits", "a plugin's int has 64 bits, NumPy's int64"
+        case ast.Constant() if node.value is ...:
+            return "`...` does not translate", "write a colon for each axis: x[:, :, 0]"
+        case ast.Attribute(ctx=ast.Store()):
+            return "nothing has attributes to set", "use a dict or tuple"
+    return None
 
 
 def _is_text_beyond_ascii(node: ast.AST) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.isascii()
 
 
-def _docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
+def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield node.value
-
-
-def _fail(spec: PluginSpec, line: int, why: str) -> NoReturn:
-    raise BuildError(f"{spec.source}:{line}: {why}", file=spec.source, line=line)

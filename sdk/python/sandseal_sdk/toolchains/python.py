@@ -2,26 +2,40 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from sandseal_sdk.errors import BuildError
 from sandseal_sdk.plugin_spec import PluginSpec
-from sandseal_sdk.toolchains.compiler import Progress, cpp_folder, header_folder, memory_flags, package_folder, run_tool
-from sandseal_sdk.toolchains.diagnostics import read_diagnostics
+from sandseal_sdk.toolchains.compiler import (
+    Progress,
+    cpp_folder,
+    library_folder,
+    memory_flags,
+    package_folder,
+    run_tool,
+)
+from sandseal_sdk.toolchains.diagnostics import Diagnostic, read_diagnostics
 from sandseal_sdk.toolchains.glue import parameter_types, render_glue
-from sandseal_sdk.toolchains.plugin_source import check_source, first_use
+from sandseal_sdk.toolchains.plugin_source import Unsupported, first_use, parse_source
+from sandseal_sdk.toolchains.signature import Setting, read_settings
+from sandseal_sdk.toolchains.wide_int import widen_ints
 
 _STACK, _INITIAL = 128 << 10, 5 << 18
-# -fexceptions lets Pythran's `throw` compile; nothing is ever caught (see sandseal_python.hpp).
-_FLAGS = (
-    "-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-msimd128", "-std=c++17", "-fexceptions", "-DNDEBUG",
+# -fexceptions lets Pythran's `throw` compile; nothing is ever caught (see sandseal_python.hpp). -funsigned-char: text
+# is bytes, and `ord` of one never answers below 0.
+_COMPILE = (
+    "c++", "-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-msimd128", "-std=c++17", "-fexceptions",
+    "-funsigned-char", "-DNDEBUG",
 )  # fmt: skip
 _FIRST_LIBCXX = "the first build from Python on this machine compiles libc++ (about two minutes, then cached)"
-_SUBSET = "plugins are written in the part of Python and NumPy that Pythran translates; see sdk/README.md"
+_SUBSET = "plugins are written in the part of Python and NumPy that Pythran translates; see sdk/numpy-python.md"
 _ASSERTION = re.compile(
     r"static assertion failed(?: due to requirement '.*?')?: (.* in plugin\.toml.*|.* must return .*)"
 )
+_NEAR = 3  # lines; Pythran moves an expression to where its value is used
+_MISSING = re.compile(r"undefined symbol: .*?pythonic::(?:numpy|builtins)::(?:\w+::)*(\w+)<")
 _NUMPY_NAME = re.compile(r"pythonic::(?:numpy|builtins|operator_)::(?:\w+::)*functor::(\w+)")
 
 
@@ -36,34 +50,51 @@ def compile_python(spec: PluginSpec, work: Path, progress: Progress) -> bytes:
     Raises:
         BuildError: the source is outside of what Pythran translates, or does not fit plugin.toml.
     """
-    check_source(spec, (spec.folder / spec.source).read_text(encoding="utf-8"))
-    _translate(spec, work, progress)
-    (work / "glue.cpp").write_text(render_glue(spec), encoding="utf-8", newline="\n")
-    includes = [cpp_folder(), header_folder(), package_folder("pythran")]
-    arguments = ["c++", *_FLAGS, *(f"-I{folder}" for folder in includes), "-o", "module.wasm", "glue.cpp"]
-    arguments += memory_flags(spec.limits.memory_mib, _STACK, _INITIAL)
-    arguments += [f"-DSANDSEAL_IMPORTS_{name.upper()}" for name in spec.imports]
-    outcome = run_tool("ziglang", arguments, work, progress, _FIRST_LIBCXX)
+    settings = _checked_settings(spec)
+    _translate(spec, settings, work, progress)
+    (work / "glue.cpp").write_text(render_glue(spec, settings), encoding="utf-8", newline="\n")
+    includes = [f"-I{folder}" for folder in (cpp_folder(), library_folder("c"), package_folder("pythran"))]
+    defines = [f"-DSANDSEAL_IMPORTS_{name.upper()}" for name in spec.imports]
+    memory = memory_flags(spec.limits.memory_mib, _STACK, _INITIAL)
+    preprocess = [*_COMPILE, *includes, *defines, "-E", "-o", "glue.ii", "glue.cpp"]
+    outcome = run_tool("ziglang", preprocess, work, progress, "the preprocessor is still at work")
+    if outcome.succeeded:
+        widened = widen_ints((work / "glue.ii").read_text(encoding="utf-8"))
+        (work / "widened.cpp").write_text(widened, encoding="utf-8", newline="\n")
+        arguments = [*_COMPILE, *memory, "-o", "module.wasm", "widened.cpp", "tables.cpp"]
+        outcome = run_tool("ziglang", arguments, work, progress, _FIRST_LIBCXX)
     if not outcome.succeeded:
-        _explain(spec, work, progress, outcome.text)
+        _explain(spec, settings, work, progress, outcome.text)
     return (work / "module.wasm").read_bytes()
 
 
-def _translate(spec: PluginSpec, work: Path, progress: Progress, *, only_types: bool = False) -> None:
-    """Write plugin.cpp; or only look for type errors.
+def _checked_settings(spec: PluginSpec) -> Sequence[Setting]:
+    """The settings of the stage's function, which exists and takes what plugin.toml says."""
+    text = (spec.folder / spec.source).read_text(encoding="utf-8")
+    try:
+        return read_settings(spec, parse_source(spec.source, text, spec.function))
+    except Unsupported as refusal:
+        raise refusal.as_error() from None
+
+
+def _translate(
+    spec: PluginSpec, settings: Sequence[Setting], work: Path, progress: Progress, *, only_types: bool = False
+) -> None:
+    """Write plugin.cpp and the tables; or only look for type errors.
 
     Raises:
-        BuildError: Pythran refuses the source.
+        BuildError: the source does not translate.
     """
-    out = None if only_types else "plugin.cpp"
-    source = str((spec.folder / spec.source).resolve())
-    job = {"source": source, "function": spec.function, "types": parameter_types(spec), "out": out}
+    job: dict[str, Any] = {"folder": str(spec.folder.resolve()), "source": spec.source, "function": spec.function}
+    job |= {"types": parameter_types(spec, settings), "only_types": only_types}
     (work / "job.json").write_text(json.dumps(job), encoding="utf-8")
     arguments = ["job.json"]
     outcome = run_tool("sandseal_sdk.toolchains.pythran_job", arguments, work, progress, "Pythran is still at work")
     if not outcome.succeeded:
         said = _last_json(outcome.text)
-        _fail(spec, said.get("line"), said.get("message", outcome.text.strip()[-2000:]), compiler=outcome.text[-8192:])
+        text = said.get("message", outcome.text.strip()[-2000:])
+        refusal = Unsupported(said.get("file") or spec.source, said.get("line"), text, said.get("hint"))
+        raise refusal.as_error() from None
 
 
 def _last_json(text: str) -> dict[str, Any]:
@@ -73,25 +104,58 @@ def _last_json(text: str) -> dict[str, Any]:
         return {}
 
 
-def _explain(spec: PluginSpec, work: Path, progress: Progress, stderr: str) -> NoReturn:
+def _explain(spec: PluginSpec, settings: Sequence[Setting], work: Path, progress: Progress, stderr: str) -> NoReturn:
     """Turn clang's words about generated code into one about the author's."""
     if mismatch := _ASSERTION.search(stderr):
-        _fail(spec, None, mismatch[1], hint="correct the function or plugin.toml", compiler=stderr[:8192])
-    _translate(spec, work, progress, only_types=True)
+        _fail(spec.source, None, mismatch[1], hint="correct the function or plugin.toml", compiler=stderr[:8192])
+    if missing := _MISSING.search(stderr):
+        text = (spec.folder / spec.source).read_text(encoding="utf-8")
+        line = first_use(missing[1], text)
+        _fail(
+            spec.source,
+            line,
+            f"{missing[1]!r} does not work with what it is given",
+            hint=_SUBSET,
+            compiler=stderr[:8192],
+        )
     diagnostics = read_diagnostics(stderr)
     error = next((found for found in diagnostics if found.is_error), None)
     if error is None:
-        _fail(spec, None, "the C++ that Pythran made of it does not link", compiler=stderr[:8192])
+        _fail(spec.source, None, "the C++ that Pythran made of it does not link", compiler=stderr[:8192])
     name = _NUMPY_NAME.search(error.text)
-    line = next((found.line for found in diagnostics if found.file == Path(spec.source).name), None)
-    if line is None and name:
-        line = first_use(name[1], (spec.folder / spec.source).read_text(encoding="utf-8"))
+    place = _place(spec, diagnostics, name and name[1])
+    _explain_types(spec, settings, work, progress, place)
     text = error.text.replace("(anonymous namespace)::", "").replace("pythonic::", "")
     where = f" at {name[1]!r}" if name else ""
     why = f"the C++ that Pythran made of it does not compile{where}: {text[:300]}"
-    _fail(spec, line, why, hint=_SUBSET, compiler=stderr[:8192])
+    _fail(*place, why, hint=_SUBSET, compiler=stderr[:8192])
 
 
-def _fail(spec: PluginSpec, line: int | None, why: str, *, hint: str | None = None, **data: Any) -> NoReturn:
-    where = f"{spec.source}:{line}" if line else spec.source
-    raise BuildError(f"{where}: {why}", hint=hint, file=spec.source, line=line, **data)
+def _place(spec: PluginSpec, diagnostics: Sequence[Diagnostic], name: str | None) -> tuple[str, int | None]:
+    """The author's file and line that clang speaks of, or where the function of this name is first used."""
+    for found in diagnostics:
+        if found.file.endswith(".py"):
+            return found.file, found.line
+    text = (spec.folder / spec.source).read_text(encoding="utf-8")
+    return spec.source, first_use(name, text) if name else None
+
+
+def _explain_types(
+    spec: PluginSpec, settings: Sequence[Setting], work: Path, progress: Progress, place: tuple[str, int | None]
+) -> None:
+    """Let Pythran look for an error of types, which it says better than clang, though it finds some that are none.
+
+    Raises:
+        BuildError: there is one, and clang complains of this place too, or of one shortly after it.
+    """
+    try:
+        _translate(spec, settings, work, progress, only_types=True)
+    except BuildError as error:
+        file, line = error.data["file"], error.data["line"]
+        if file == place[0] and 0 <= (place[1] or 0) - (line or 0) <= _NEAR:
+            raise
+
+
+def _fail(file: str, line: int | None, why: str, *, hint: str | None = None, **data: Any) -> NoReturn:
+    where = f"{file}:{line}" if line else file
+    raise BuildError(f"{where}: {why}", hint=hint, file=file, line=line, **data)

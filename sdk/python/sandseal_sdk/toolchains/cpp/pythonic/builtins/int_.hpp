@@ -20,8 +20,8 @@ inline long int_::operator()(types::str const &text) const
     const char *start = text.c_str();
     char *end;
     errno = 0;
-    long value = std::strtol(start, &end, 10);
-    if (errno == ERANGE) throw types::OverflowError("a Python int has 32 bits in a plugin");
+    long value = std::strtoll(start, &end, 10);
+    if (errno == ERANGE) throw types::OverflowError("a Python int has 64 bits in a plugin");
     while (std::isspace(static_cast<unsigned char>(*end))) end++;
     if (end == start || end != start + text.size())
         throw types::ValueError(types::str("invalid literal for int() with base 10: '") + text + types::str("'"));
