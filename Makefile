@@ -11,6 +11,10 @@ setup: .venv/dev
 demo: .venv/cpu
 	$(BIN)/python sdk/examples/file_type_demo.py
 
+# make demo-image-classification, demo-text-recognition, demo-text-embedding, demo-voice-activity
+demo-%: .venv/cpu
+	$(BIN)/python sdk/examples/first_party.py $*
+
 test: .venv/dev
 	$(BIN)/pytest
 
@@ -28,7 +32,8 @@ bench: .venv/dev
 	$(BIN)/python tests/bench/run.py --suite $(SUITE) $(BENCH_FLAGS)
 
 plugins: .venv/cpu
-	set -e; for plugin in $(PLUGINS); do $(BIN)/sandseal build $$plugin; done
+	set -e; for plugin in $(PLUGINS); do \
+	  if [ -f $$plugin/fetch.py ]; then $(BIN)/python $$plugin/fetch.py; fi; $(BIN)/sandseal build $$plugin; done
 
 # Golden data and generated documentation are written again; `git diff` then shows what changed.
 vectors: .venv/dev

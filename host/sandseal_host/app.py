@@ -1,10 +1,11 @@
 """The host: the only place where the rooms are wired together."""
 
 import asyncio
-import gc
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack
+import os
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -16,12 +17,14 @@ from sandseal_host.desks.bundles import BundleDesk
 from sandseal_host.desks.offers import OfferDesk
 from sandseal_host.desks.tokens import TokenDesk
 from sandseal_host.desks.trust import TrustDesk
+from sandseal_host.errors import ModelUnknown, NotReady, SettingsInvalid
 from sandseal_host.lifecycle.integrity import IntegrityWatch
 from sandseal_host.lifecycle.models import ModelKeeper
 from sandseal_host.lifecycle.notes import Notes
 from sandseal_host.lifecycle.watch import TrustWatch
 from sandseal_host.loader import Loader
 from sandseal_host.observe.metrics import HostMetrics, Statistics
+from sandseal_host.observe.tail import SteadyTail
 from sandseal_host.registry.blobs import BlobStore
 from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.keyring import Keyring
@@ -36,8 +39,12 @@ from sandseal_host.registry.rotation import open_log
 from sandseal_host.registry.scrub import Scrub
 from sandseal_host.registry.tokens import Tokens
 from sandseal_host.registry.trust import Trust
+from sandseal_host.sandbox.code_cache import CodeCache
+from sandseal_host.sandbox.compiler import CompileLimits, Compiler
+from sandseal_host.sandbox.workers import Workers
 from sandseal_host.serving.live import LiveModels
 from sandseal_host.serving.model import ModelState
+from sandseal_host.serving.rules import ServingRules
 from sandseal_host.settings import Settings
 from sandseal_host.vetting.vetter import Vetting
 from sandseal_signing.errors import SandsealError
@@ -46,7 +53,6 @@ from sandseal_signing.logentry import Role
 _log = logging.getLogger(__name__)
 
 _WATCH_S = 0.5  # between two looks at the trust file and the clock
-_GC_THRESHOLD = 10_000  # objects; the default of 700 is reached by the requests in flight alone
 _TIDY_S = 60.0  # between two looks for pending bundles whose time is over
 
 
@@ -59,12 +65,14 @@ class Host:
     Raises:
         PolicyInvalid: there is no valid trust policy to start with.
         StoreError: the data folder cannot be used, or another host uses it.
-        DeviceUnavailable, SettingsInvalid: see `Loader`.
+        DeviceUnavailable, SettingsInvalid: see `Loader` and `ServingRules`.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._rules = ServingRules.read(settings)
         self._live = LiveModels()
+        self._tail = SteadyTail()
         with ExitStack() as opened:
             self._open_store(opened)
             self._open_registry()
@@ -80,6 +88,7 @@ class Host:
             notes=self._notes,
             settings=settings,
         )
+        self._loader.ledger.give_way = self._make_room
         self._watching: asyncio.Future[Any] | None = None
         tokens = Tokens(self._catalog)
         self.new_token_file = tokens.first_start(settings.data / "operator.token")
@@ -90,11 +99,12 @@ class Host:
         await self._watch.enforce()
         self._scrub.start()
         self._watching = asyncio.gather(self._watch.watch(_WATCH_S), self._tidy())
+        if self._workers is not None and not await self._start_workers(self._workers):
+            return
         await self._models.restore()
-        gc.collect()
-        gc.freeze()  # what the host is made of stays: no later collection needs to look at it
-        gc.set_threshold(_GC_THRESHOLD, 10, 10)
+        self._tail.start()  # what the host is made of is there by now
         self._models.state = HostState.READY
+        self._note_workers(self._workers is None or self._workers.working)
 
     def stopping(self) -> None:
         """Fail readiness from now on; what is asked is still answered."""
@@ -107,6 +117,7 @@ class Host:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
         await self._models.stop()
+        self._tail.close()
         await asyncio.to_thread(self._opened.close)
         self._integrity.close()
 
@@ -149,7 +160,14 @@ class Host:
     def _open_workers(self, opened: ExitStack) -> None:
         """Open what builds models, what looks into bundles, and what reads stored files again."""
         settings = self._settings
-        self._loader = Loader(settings)
+        self._code = CodeCache(
+            settings.data / "code", settings.data / "keys" / "code.key", settings.code_cache_mib << 20
+        )
+        compiler = Compiler(self._code, _compile_limits(settings))
+        self._workers = _workers(settings, self._note_workers)
+        if self._workers is not None:
+            opened.callback(self._workers.close)
+        self._loader = Loader(settings, compiler=compiler, workers=self._workers, rules=self._rules)
         opened.callback(self._loader.close)
         self._vetting = Vetting(settings)
         opened.callback(self._vetting.close)
@@ -162,8 +180,33 @@ class Host:
         )
         opened.callback(self._scrub.close)
 
+    async def _start_workers(self, workers: Workers) -> bool:
+        try:
+            await workers.start()
+        except SettingsInvalid as error:
+            _log.error("%s: %s", error.message, error.hint)
+            self._models.state = HostState.NO_WORKERS
+            return False
+        return True
+
+    def _note_workers(self, working: bool) -> None:
+        """Be ready only while plugins can run."""
+        if self._models.state in (HostState.READY, HostState.NO_WORKERS):
+            self._models.state = HostState.READY if working else HostState.NO_WORKERS
+
     def _vet(self, bundle: Bound) -> None:
         self._vetting.vet(bundle, bundle.folder)
+
+    async def _make_room(self, holders: Collection[tuple[str, int]]) -> bool:
+        """Unload the one of these models that was idle longest, until it is loaded again or the host starts again."""
+        model = self._live.idlest(holders)
+        if model is None:
+            return False
+        _log.warning("%r is unloaded: another model needs its memory", model)
+        with suppress(ModelUnknown, NotReady):  # somebody else unloads it just now
+            await self._live.unload(model.name, model.version, drain_s=self._settings.drain_s)
+        await self._notes.unloaded(model, "made room for another model")
+        return True
 
     async def _tidy(self) -> None:
         """Delete pending bundles when their time is over."""
@@ -173,6 +216,7 @@ class Host:
                 await asyncio.to_thread(self._registry.expire)
                 await asyncio.to_thread(self._offers.expire)
                 await asyncio.to_thread(self._models.look_at_pending)
+                await asyncio.to_thread(self._loader.ledger.rest)
             except SandsealError as error:
                 _log.error("pending bundles could not be deleted: %s", error.message)
 
@@ -193,16 +237,25 @@ class Host:
                 max_body_bytes=settings.max_body_mib << 20,
                 max_bundle_bytes=settings.max_bundle_mib << 20,
                 anonymous_inference=settings.anonymous,
+                default_class=settings.default_class,
             ),
         )
 
     def _metrics(self) -> HostMetrics:
         metrics = HostMetrics()
+        metrics.add("sandseal", lambda: [({}, self._tail.statistics())])
         metrics.add("sandseal_registry", lambda: [({}, self._registry.statistics())])
         metrics.add("sandseal_offers", lambda: [({}, self._offers.statistics())])
+        metrics.add("sandseal_code", lambda: [({}, self._code.statistics())])
+        metrics.add("sandseal_vetting", lambda: [({}, self._vetting.statistics())])
         metrics.add("sandseal_scrub", lambda: [({}, self._scrub.statistics())])
         metrics.add("sandseal_blob", self._blob_checks)
+        metrics.add("sandseal_plugin", self._loader.plugin_statistics)
+        if (workers := self._workers) is not None:
+            metrics.add("sandseal_workers", lambda: [({}, workers.statistics())])
         metrics.add("sandseal_model", lambda: list(self._model_statistics()))
+        metrics.add("sandseal_device", self._loader.ledger.statistics)
+        metrics.add("sandseal_session", self._loader.ledger.session_statistics)
         return metrics
 
     def _blob_checks(self) -> Statistics:
@@ -214,6 +267,19 @@ class Host:
                 continue
             model = self._live.get(entry.name, entry.version)
             yield {"model": entry.name, "version": str(entry.version)}, model.statistics()
+
+
+def _workers(settings: Settings, on_change: Callable[[bool], None]) -> Workers | None:
+    """The processes that run plugins; None where threads do."""
+    count = settings.plugin_workers
+    if count is None:
+        count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
+    return Workers(count, memory_mib=settings.plugin_memory_mib, on_change=on_change) if count else None
+
+
+def _compile_limits(settings: Settings) -> CompileLimits:
+    """Those that the plugin was vetted under."""
+    return CompileLimits(settings.vet_memory_mib << 20, settings.vet_cpu_s, settings.vet_time_s)
 
 
 def _offer_limits(settings: Settings) -> OfferLimits:

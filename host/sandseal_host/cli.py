@@ -13,6 +13,7 @@ import typer
 from sandseal_sdk.console import note, out, table
 
 if TYPE_CHECKING:
+    from sandseal_host.app import Host
     from sandseal_host.settings import Settings
     from sandseal_signing.manifest import Manifest
 
@@ -150,6 +151,7 @@ async def _host(settings: "Settings", started: Started) -> None:
     from sandseal_host.app import Host
 
     host = Host(settings)
+    over_grpc = await _serve_grpc(host, settings)
     restoring = asyncio.ensure_future(host.start())
     tasks: set[asyncio.Future[Any]] = {restoring}
 
@@ -169,7 +171,20 @@ async def _host(settings: "Settings", started: Started) -> None:
         )
         await asyncio.gather(*tasks)
     finally:
+        if over_grpc is not None:
+            await over_grpc.stop(settings.drain_s)
         await host.stop()
+
+
+async def _serve_grpc(host: "Host", settings: "Settings") -> Any:
+    """The gRPC server, where the settings want one."""
+    if settings.grpc_port is None:
+        return None
+    from sandseal_host.api.grpc.server import serve_grpc
+
+    server, port = await serve_grpc(host.asgi.endpoint, host=settings.host, port=settings.grpc_port)
+    note(f"gRPC on port {port}")
+    return server
 
 
 def _curl(url: str, manifest: "Manifest", request: Path) -> str:

@@ -1,14 +1,22 @@
 """What this machine can and cannot do for Sandseal, each finding with what to do about it."""
 
 import importlib.util
+import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from sandseal_signing.errors import SandsealError
+
+_CONFINE = """
+import json
+from sandseal_host.confinement import confine
+print(json.dumps(confine(memory=1 << 30, cpu_s=10, threads=1, readable=())))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ def examine() -> Iterator[Finding]:
     yield _sandbox()
     yield from _devices()
     yield _fast_loop()
-    yield _confinement()
+    yield from _confinement()
     yield _memory_trim()
 
 
@@ -78,11 +86,27 @@ def _fast_loop() -> Finding:
     return Finding("fast HTTP", "yes", "uvloop and httptools")
 
 
-def _confinement() -> Finding:
-    subject = "leases, confined vetting"
-    if sys.platform == "linux":
-        return Finding(subject, "yes", "as far as the kernel grants them; the host's log names what it does not")
-    return Finding(subject, "without", "Linux only: large weights go unwatched, vetting has fewer walls")
+def _confinement() -> Iterator[Finding]:
+    if sys.platform != "linux":
+        yield Finding("leases", "without", "Linux only: large weights go unwatched")
+        yield Finding("confined processes", "without", "Linux only: vetting has fewer walls, plugins run on threads")
+        return
+    yield Finding("leases", "yes", "on local file systems")
+    missing = _refused_to_a_child()
+    if missing:
+        yield Finding("confined processes", "without", f"this system does not grant {', '.join(missing)}")
+    else:
+        yield Finding("confined processes", "yes", "no network, no files, fewer system calls, limited memory")
+
+
+def _refused_to_a_child() -> list[str]:
+    """What the system does not let a process give up, as tried in one."""
+    command = [sys.executable, "-P", "-B", "-c", _CONFINE]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=30, check=True)
+        return [str(noun) for noun in json.loads(done.stdout)]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return ["a process that can be confined"]
 
 
 def _memory_trim() -> Finding:

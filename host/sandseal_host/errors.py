@@ -22,13 +22,15 @@ SandsealError (sandseal_signing)
     │   ├── DeadlineImpossible
     │   ├── NotReady
     │   ├── RateLimited
+    │   ├── CircuitOpen             a plugin failed too often lately
     │   └── ShuttingDown
     ├── PluginError                 the plugin's author
     │   ├── PluginInvalid           the module itself: not wasm, wrong exports, forbidden imports
     │   ├── PluginTrapped
     │   │   ├── PluginTimeout
     │   │   └── PluginOutOfMemory
-    │   └── PluginBadOutput
+    │   ├── PluginBadOutput
+    │   └── PluginLost              its worker process ended under the call, whatever it did
     ├── ModelError                  the publisher
     │   ├── ModelInvalid            the graph: does not load, or is not what the manifest says
     │   ├── ModelFailed             a run failed
@@ -38,6 +40,7 @@ SandsealError (sandseal_signing)
         ├── SettingsInvalid
         ├── DeviceUnavailable
         ├── MemoryExhausted
+        ├── LoadTimeout             a stage of a load took too long
         ├── Damaged                 a stored file is no longer what was signed
         │   └── Tampered            somebody wrote to it, or was about to
         └── StoreError
@@ -185,7 +188,14 @@ class RateLimited(Busy):
     """The caller asks too often, or failed to authenticate too often."""
 
     code = "rate_limited"
-    hint = "come back after Retry-After seconds, with a token that this host issued"
+    hint = "come back after Retry-After seconds"
+
+
+class CircuitOpen(Busy):
+    """A plugin of the model failed several times in a row, and is not tried again for a while."""
+
+    code = "circuit_open"
+    hint = "come back after Retry-After seconds; if it goes on, the publisher must look at the plugin"
 
 
 class ShuttingDown(Busy):
@@ -234,6 +244,13 @@ class PluginBadOutput(PluginError):
     hint = "compare the plugin's outputs with the manifest; `sandseal test` checks them alike"
 
 
+class PluginLost(PluginError):
+    """The process that ran the call ended, or was ended, each time that it was tried."""
+
+    code = "plugin_lost"
+    hint = "the host's log says how the process ended; run the same input through `sandseal test`"
+
+
 class ModelError(HostError):
     """The publisher must act."""
 
@@ -263,7 +280,7 @@ class VersionStale(ModelError):
     """A newer version of this name was already accepted."""
 
     code = "version_stale"
-    hint = "raise `version` in bundle.json above the one named"
+    hint = "raise `version` in bundle.json above the one named, or bring a permit: `sandseal trust permit`"
 
 
 class OperatorError(HostError):
@@ -287,6 +304,12 @@ class MemoryExhausted(OperatorError):
     """The device has no room for this."""
 
     code = "memory_exhausted"
+
+
+class LoadTimeout(OperatorError):
+    """A stage of a load took longer than the settings allow; `data["stage"]` says which."""
+
+    code = "load_timeout"
 
 
 class Damaged(OperatorError):

@@ -1,36 +1,47 @@
 """From a verified bundle to a model that can serve: the only file where registry, sandbox, runtime and serving meet."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from sandseal_host.errors import ModelInvalid
 from sandseal_host.registry.load_view import Bound
 from sandseal_host.runtime.device import Device, DeviceKind
+from sandseal_host.runtime.devices import Devices
+from sandseal_host.runtime.ledger import MemoryLedger
+from sandseal_host.runtime.replicas import Replicas
 from sandseal_host.runtime.session import Session
+from sandseal_host.sandbox.compiler import Compiler
 from sandseal_host.sandbox.engine import SandboxEngine
 from sandseal_host.sandbox.pool import StagePool
+from sandseal_host.sandbox.statistics import PluginStatistics
+from sandseal_host.sandbox.worker_plugin import WorkerPlugin
+from sandseal_host.sandbox.worker_stage import WorkerStage
+from sandseal_host.sandbox.workers import Workers
+from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.serving.lane import INLINE_BELOW_S, Lane
 from sandseal_host.serving.model import Model, ModelParts, ModelState
-from sandseal_host.serving.ports import StageRunner
-from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.rules import ServingRules
 from sandseal_host.settings import Settings
-from sandseal_signing.bundle import Bundle
 from sandseal_signing.errors import SandsealError, TrustError
-from sandseal_signing.manifest import Batching, Manifest, StageSpec
+from sandseal_signing.manifest import Manifest, StageSpec
 
-Built = tuple[Session, StageRunner | None, StageRunner | None]
-"""A bundle's session, pre stage and post stage."""
+Built = tuple[Replicas, GuardedStage | None, GuardedStage | None]
+"""A bundle's sessions, pre stage and post stage."""
 
 
 class Loader:
-    """Builds models out of bundles, on one device and with one sandbox engine.
+    """Builds models out of bundles, on the host's devices and with one sandbox engine; `ledger` has what they hold.
 
     Args:
         settings: tighten what bundles are signed for, never widen it.
-        device: the one that the settings name, when the caller has it.
-        pooling: see `SandboxEngine`.
+        device: used instead of those that the settings name.
+        pooling, compiler: see `SandboxEngine`.
+        workers: run the plugins; None = threads of this process do.
+        rules: how models are batched and queued; None = as the settings alone say.
         progress: called with the name of each model file and plugin before it is looked at.
 
     Raises:
@@ -43,12 +54,19 @@ class Loader:
         *,
         device: Device | None = None,
         pooling: bool | None = None,
+        compiler: Compiler | None = None,
+        workers: Workers | None = None,
+        rules: ServingRules | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings
-        self._device = device or Device.parse(settings.device)
-        self._device.check()
-        self._engine = SandboxEngine(pooling=pooling)
+        self._rules = rules or ServingRules(settings)
+        self._devices = Devices([device]) if device else Devices.parse(settings.device)
+        self._devices.check()
+        self.ledger = MemoryLedger(self._devices, settings.memory_watermark)
+        self._workers = workers
+        self._engine = SandboxEngine(pooling=pooling if workers is None else False, compiler=compiler)
+        self._runners: WeakValueDictionary[tuple[str, str, str], StagePool | WorkerStage] = WeakValueDictionary()
         self._progress = progress
 
     def vet(self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None = None) -> None:
@@ -61,12 +79,12 @@ class Loader:
         Raises:
             ModelInvalid, PluginError, OperatorError: why not.
         """
-        for part in self._build(manifest, files, folder):
+        for part in self._build(manifest, files, folder, self._devices.choose()):
             if part is not None:
                 part.close()
 
     async def load(self, model: Model, bundle: Bound, admit: Callable[[], Awaitable[None]]) -> None:
-        """Build the bundle off the event loop and let `model` become ready on it.
+        """Build the bundle off the event loop and let `model` become ready on it; idle models may have to make room.
 
         Args:
             bundle: the model closes its view once it is unloaded; the caller, where the load fails.
@@ -77,7 +95,7 @@ class Loader:
         """
         model.advance(ModelState.LOADING)
         try:
-            session, pre, post = await asyncio.to_thread(self._build, bundle.manifest, bundle.files, bundle.folder)
+            runner, pre, post = await self._build_in_room(bundle)
         except SandsealError as error:
             model.fail(error.message)
             raise
@@ -85,7 +103,7 @@ class Loader:
         try:
             await admit()
         except SandsealError as error:
-            for part in (session, pre, post):
+            for part in (runner, pre, post):
                 if part is not None:
                     await asyncio.to_thread(part.close)
             if isinstance(error, TrustError):
@@ -93,15 +111,31 @@ class Loader:
             else:
                 model.fail(error.message)
             raise
-        on_loop = INLINE_BELOW_S if self._device.kind is DeviceKind.CPU else 0.0
-        lane = Lane(session, self._schedule(bundle), name=model.name, inline_below_s=on_loop)
-        model.serve(ModelParts(session, lane, pre, post, session.statistics().resident_bytes, bundle.view))
+        on_loop = INLINE_BELOW_S if self._devices.kind is DeviceKind.CPU else 0.0
+        settings = self._rules.of(bundle.manifest)
+        settings = replace(settings, instances=max(settings.instances, self._devices.runs_at_once) * len(runner))
+        lane = Lane(runner, settings, name=model.name, inline_below_s=on_loop, settle=runner.settle)
+        model.serve(ModelParts(runner, lane, pre, post, runner.resident_bytes, bundle.view))
+
+    def plugin_statistics(self) -> Iterator[tuple[Mapping[str, str], PluginStatistics]]:
+        """What the plugins of loaded models did, labelled with model, version and stage."""
+        for (model, version, stage), runner in list(self._runners.items()):
+            yield {"model": model, "version": version, "stage": stage}, runner.plugin_statistics()
 
     def close(self) -> None:
         """Stop the sandbox engine; the models built here must be unloaded before."""
         self._engine.close()
 
-    def _build(self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None) -> Built:
+    async def _build_in_room(self, bundle: Bound) -> Built:
+        manifest = bundle.manifest
+        need = await asyncio.to_thread(_weights, manifest, bundle.files, bundle.folder)
+        devices = await asyncio.to_thread(self._devices.choose, self._settings.replicas)
+        async with self.ledger.room(devices, manifest.name, need):
+            return await asyncio.to_thread(self._build, manifest, bundle.files, bundle.folder, devices)
+
+    def _build(
+        self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None, devices: Sequence[Device]
+    ) -> Built:
         if manifest.reserved:
             raise ModelInvalid(
                 f"bundle.json uses {', '.join(manifest.reserved)}, which this host does not serve yet",
@@ -110,44 +144,53 @@ class Loader:
         model = manifest.model
         self._progress(model.file)
         with ExitStack() as undo:
-            session = Session.open(
-                model,
-                files[model.file],
-                {name: files[name] for name in model.external_data if folder is None},
-                self._device,
-                folder=folder,
-                threads=self._settings.threads,
-                max_rows=self._batching(model.batching).max_rows,
-            )
-            undo.callback(session.close)
-            pre = self._stage(manifest.name, manifest.pre, files)
+            sessions = [undo.enter_context(self._session(manifest, files, folder, device)) for device in devices]
+            pre = self._stage(manifest, "pre", manifest.pre, files)
             if pre is not None:
                 undo.callback(pre.close)
-            built = session, pre, self._stage(manifest.name, manifest.post, files)
+            built = Replicas(sessions), pre, self._stage(manifest, "post", manifest.post, files)
             undo.pop_all()
         return built
 
-    def _stage(self, model: str, spec: StageSpec | None, files: Mapping[str, bytes]) -> StagePool | None:
+    def _session(
+        self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None, device: Device
+    ) -> Session:
+        model = manifest.model
+        session = Session.open(
+            model,
+            files[model.file],
+            {name: files[name] for name in model.external_data if folder is None},
+            device,
+            folder=folder,
+            threads=self._settings.threads,
+            max_rows=self._rules.of(manifest).max_rows,
+            graphs=self._settings.cuda_graphs,
+        )
+        self.ledger.enter(session, (manifest.name, manifest.version))
+        return session
+
+    def _stage(
+        self, manifest: Manifest, stage: str, spec: StageSpec | None, files: Mapping[str, bytes]
+    ) -> GuardedStage | None:
         if spec is None:
             return None
         self._progress(spec.plugin)
-        assets = {name: files[name] for name in spec.assets}
-        plugin = self._engine.compile(files[spec.plugin], spec, assets=assets, label=f"{model}/{spec.plugin}")
-        return StagePool(plugin, self._settings.plugin_threads, max_waiting=self._settings.max_queue)
+        runner = self._runner(spec, f"{manifest.name}/{spec.plugin}", files)
+        self._runners[manifest.name, str(manifest.version), stage] = runner
+        return GuardedStage(runner, spec)
 
-    def _batching(self, signed: Batching) -> Batching:
-        """The signed batching, tightened by the operator's settings."""
-        rows, delay = self._settings.max_rows, self._settings.max_delay_us
-        return Batching(
-            signed.max_rows if rows is None else min(rows, signed.max_rows),
-            signed.max_delay_us if delay is None else min(delay, signed.max_delay_us),
-        )
+    def _runner(self, spec: StageSpec, label: str, files: Mapping[str, bytes]) -> StagePool | WorkerStage:
+        wasm, assets = files[spec.plugin], {name: files[name] for name in spec.assets}
+        if self._workers is None:
+            plugin = self._engine.compile(wasm, spec, assets=assets, label=label)
+            return StagePool(plugin, self._settings.plugin_threads, max_waiting=self._settings.max_queue)
+        code = self._engine.code(wasm, label)  # which is run in workers alone
+        plugin_there = WorkerPlugin(label, spec, wasm, code, assets)
+        return WorkerStage(self._workers, plugin_there, max_waiting=self._settings.max_queue)
 
-    def _schedule(self, bundle: Bundle) -> SchedulerSettings:
-        batching = self._batching(bundle.manifest.model.batching)
-        return SchedulerSettings(
-            max_rows=batching.max_rows,
-            max_delay_s=batching.max_delay_us / 1e6,
-            instances=self._settings.instances,
-            max_requests=self._settings.max_queue,
-        )
+
+def _weights(manifest: Manifest, files: Mapping[str, bytes], folder: Path | None) -> int:
+    """Bytes that a model takes at least: those of its graph and weights."""
+    model = manifest.model
+    outside = [(folder / name).stat().st_size if folder else len(files[name]) for name in model.external_data]
+    return len(files[model.file]) + sum(outside)

@@ -19,15 +19,33 @@ class Settings(BaseSettings):
     catalog_url: str | None = Field(None, description="SQLAlchemy URL of the catalog; SQLite in the data folder.")
     host: str = Field("127.0.0.1", description="Address to bind; anything but loopback opens the host to others.")
     port: int = Field(8000, ge=0, le=65_535, description="Port to bind; 0 picks a free one.")
+    grpc_port: int | None = Field(
+        None, ge=0, le=65_535, description="Port to bind for the protocol over gRPC; 0 picks a free one."
+    )
     root_path: str = Field("", description="Path prefix that a proxy in front strips.")
     anonymous: bool = Field(False, description="Take inference without a token.")
-    device: str = Field("cpu", description="`cpu`, `cuda` or `cuda:N`; the host never falls back to another one.")
+    device: str = Field("cpu", description="`cpu`, `cuda` (every GPU), or a list such as `cuda:0,cuda:2`; no fallback.")
     threads: int = Field(1, ge=1, le=256, description="Threads that one run of a model uses (intra-op, CPU).")
-    instances: int = Field(1, ge=1, le=64, description="Runs of one model that may be in flight.")
+    instances: int = Field(1, ge=1, le=64, description="Runs of one model that may be in flight on a device.")
+    replicas: int = Field(1, ge=1, le=64, description="GPUs that a model is loaded on, most free memory first.")
+    cuda_graphs: bool = Field(False, description="Record CUDA graphs of models whose shapes are fixed but for the rows.")
+    memory_watermark: float = Field(
+        0.85, gt=0, le=1, description="Part of a device's memory above which idle models give way to one that is loaded."
+    )
     max_rows: int | None = Field(None, ge=1, description="Most rows of a batch, below what bundles are signed for.")
     max_delay_us: int | None = Field(None, ge=0, description="Longest wait for a batch to fill, below the signed one.")
-    max_queue: int = Field(1024, ge=1, description="Requests that may wait for one model.")
-    plugin_threads: int = Field(2, ge=1, le=64, description="Plugin calls that run at once, per stage.")
+    max_queue: int = Field(1024, ge=1, description="Requests of one class that may wait for one model.")
+    default_class: Literal["realtime", "standard", "batch"] = Field(
+        "standard", description="Class of requests that name none."
+    )
+    serving: Path | None = Field(
+        None, description="TOML file with classes, tenants' weights and what is different for some models."
+    )
+    plugin_workers: int | None = Field(
+        None, ge=0, le=256, description="Processes that run plugins; one a core on Linux, elsewhere 0: threads do."
+    )
+    plugin_memory_mib: int = Field(1024, ge=320, description="Memory in MiB that one such process may use.")
+    plugin_threads: int = Field(2, ge=1, le=64, description="Plugin calls that run at once, per stage, on threads.")
     max_body_mib: int = Field(64, ge=1, description="Largest inference body in MiB, after decompression too.")
     max_bundle_mib: int = Field(16_384, ge=1, description="Largest upload in MiB; the policy's limits apply as well.")
     pending_mib: int = Field(
@@ -60,6 +78,11 @@ class Settings(BaseSettings):
     )
     vet_cpu_s: int = Field(120, ge=1, description="Processor time in seconds that vetting an upload may use.")
     vet_time_s: float = Field(300.0, gt=0, description="Seconds after which an upload's vetting is broken off.")
+    code_cache_mib: int = Field(256, ge=0, description="MiB of compiled plugins that are kept in the data folder.")
+    verify_time_s: float = Field(600.0, gt=0, description="Seconds that verifying a stored bundle for a load may take.")
+    load_time_s: float = Field(600.0, gt=0, description="Seconds that each model file and plugin may take to load.")
+    warm_time_s: float = Field(120.0, gt=0, description="Seconds that a loaded model's first run may take.")
+    vettings: int = Field(2, ge=1, description="Uploads that are vetted at once; further ones wait for their turn.")
     drain_s: float = Field(30.0, ge=0, description="Seconds that running requests get at shutdown.")
     log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is logged.")

@@ -15,6 +15,8 @@ import httpx
 
 from bench import servers
 from bench.figure import Figure, Measure, interleave
+from bench.revocation import revocation
+from bench.uploads import resumed, uploads
 from sandseal_signing.bundle import Discard, open_bundle
 from sandseal_signing.checkpoint import Checkpoint
 from sandseal_signing.digest import CHUNK, Digest
@@ -228,7 +230,10 @@ MEASURES = (
     Measure("verification", verification),
     Measure("many files", many_files),
     Measure("against model_signing", against_the_stock_tool),
+    Measure("uploads", uploads),
+    Measure("resumed", resumed),
     Measure("verdict", verdict),
+    Measure("revocation", revocation),
     Measure("receipt", receipt),
     Measure("receipt at a host", receipt_at_a_host),
 )

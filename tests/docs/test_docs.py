@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import typer
 
 from sandseal_sdk.cli import build_app
+from support.numpy_python_page import PAGE, with_constructs
 from support.settings_table import README, with_settings_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,6 +17,7 @@ PAGES = [
 ]
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 _COMMAND = re.compile(r"\bsandseal ((?:trust |token )?[a-z][a-z-]*)\b")
+_EXAMPLE = re.compile(r"<!-- cut from (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
 _TARGET = re.compile(r"\bmake ([a-z]+)\b")
 
 
@@ -51,9 +54,21 @@ def test_commands_and_targets_exist(page: Path) -> None:
     assert set(_TARGET.findall(code)) <= targets
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_examples_stand_in_the_tests_that_they_are_cut_from(page: Path) -> None:
+    for test, example in _EXAMPLE.findall(page.read_text()):
+        source = (ROOT / test).read_text()
+        assert any(indent(example, " " * depth) in source for depth in (0, 4, 8)), f"not in {test}:\n{example}"
+
+
 def test_settings_table_is_current() -> None:
     text = README.read_text(encoding="utf-8")
     assert with_settings_table(text) == text, "run `make vectors`"
+
+
+def test_the_list_of_constructs_is_current() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert with_constructs(text) == text, "run `make vectors`"
 
 
 def test_every_dependency_has_its_reason() -> None:

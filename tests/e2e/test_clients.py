@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import urllib.request
 
 import numpy as np
@@ -10,6 +11,7 @@ import tritonclient.http as triton
 
 from sandseal_sdk.errors import HostRefused
 from support.hosts import RunningHost
+from support.onnx_models import mlp
 
 pytestmark = pytest.mark.slow
 
@@ -99,3 +101,22 @@ def test_unknown_model_and_missing_token(host: RunningHost) -> None:
     assert refusal.value.status == 404
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{host.url}/v2/models/acme.mlp", timeout=30)
+
+
+def test_tritonclient_over_grpc(publisher, start) -> None:
+    grpc = pytest.importorskip("tritonclient.grpc")
+    with start(SANDSEAL_GRPC_PORT="0") as host:
+        with host.client() as client:
+            client.push(publisher.seal(mlp()))
+            expected = client.infer("acme.mlp", {"x": ROWS})["y"]
+        port = re.search(r"gRPC on port (\d+)", host.log.read_text())[1]
+        headers = {"authorization": f"Bearer {host.token}"}
+        tensor = grpc.InferInput("x", [3, 128], "FP32")
+        tensor.set_data_from_numpy(ROWS)
+        with grpc.InferenceServerClient(f"127.0.0.1:{port}") as client:
+            answers = [client.infer("acme.mlp", [tensor], headers=headers).as_numpy("y") for _ in range(50)]
+            assert client.is_server_ready()
+            host.process.terminate()
+            assert host.process.wait(20) == 0
+    for answer in answers:
+        np.testing.assert_allclose(answer, expected, rtol=1e-6)

@@ -1,23 +1,17 @@
 """The README's tour, typed as a stranger would type it."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from support.command import sandseal, started
 from support.onnx_models import mlp
 
 pytestmark = pytest.mark.slow
-
-SANDSEAL = [sys.executable, "-m", "sandseal_sdk"]
 
 
 @pytest.fixture
@@ -25,29 +19,6 @@ def home(tmp_path: Path) -> Path:
     """An empty folder to work in, with a model in it."""
     (tmp_path / "model.onnx").write_bytes(mlp((3, 8, 2)).data)
     return tmp_path
-
-
-def sandseal(home: Path, *arguments: str, ok: bool = True) -> str:
-    """Run a command there; its standard output, or its standard error when it must fail."""
-    environment = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "COLUMNS": "200"}
-    done = subprocess.run(
-        [*SANDSEAL, *arguments], cwd=home, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (done.returncode == 0) is ok, done.stderr
-    return done.stdout if ok else done.stderr
-
-
-@contextmanager
-def started(home: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """A command that goes on until the block ends; it must then leave with status 0."""
-    with (home / "log").open("w") as log:
-        process = subprocess.Popen([*SANDSEAL, *arguments], cwd=home, stdout=subprocess.PIPE, stderr=log, text=True)
-        with process:
-            try:
-                yield process
-            finally:
-                process.terminate()
-            assert process.wait(60) == 0, (home / "log").read_text()
 
 
 def post(url: str, body: bytes, token: str | None = None) -> dict:

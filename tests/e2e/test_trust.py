@@ -1,8 +1,5 @@
 """Trust withdrawn from what is live: revocations, policy changes and time, at once and for good."""
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -11,7 +8,6 @@ import numpy as np
 import pytest
 
 from sandseal_sdk.errors import HostRefused
-from sandseal_sdk.keyfiles import write_key_pair
 from sandseal_signing.digest import Digest
 from sandseal_signing.document import TRUST_TYPE, Document
 from sandseal_signing.envelope import Envelope
@@ -268,35 +264,3 @@ def test_a_root_signed_policy_replaces_the_file(host, publisher) -> None:
         assert tree["holds"] is False
         assert any("no rule covers" in below["text"] for below in tree["branches"])
         assert client.explain(name="other.x", key="alice")["holds"] is True
-
-
-def test_the_commands_an_operator_and_a_second_signer_type(start, publisher) -> None:
-    folder, second = publisher.folder, PrivateKey.generate()
-    write_key_pair(folder / "bob", second)
-
-    def sandseal(*arguments: object, status: int = 0, **environment: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "sandseal_sdk", *map(str, arguments)],
-            env={**os.environ, **environment}, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        assert done.returncode == status, done.stderr
-        return done.stdout
-
-    added = sandseal("trust", "add", publisher.trust, "bob", folder / "bob.pub", "--holder", "bob", "--rule", 0)
-    assert "serial 2" in added
-    publisher.trust.write_text(publisher.trust.read_text().replace('imports = ["log"]', "threshold = 2"))
-    assert "2 keys, 1 rules, valid" in sandseal("trust", "check", publisher.trust)
-    asked = sandseal("trust", "explain", "acme.mlp", folder / "bob.pub", "--trust", publisher.trust)
-    assert "counts for 'acme.mlp'" in asked
-    with start() as host:
-        known = {"SANDSEAL_URL": host.url, "SANDSEAL_TOKEN": host.token, "HOME": str(folder)}
-        seal = publisher.seal(mlp())
-        assert "pending" in sandseal("push", seal, **known)
-        sandseal("sign", seal, "--key", folder / "bob.key", "--detached", folder / "bob.sig")
-        assert "acme.mlp version 1 ready" in sandseal("push", folder / "bob.sig", **known)
-        assert "serial 2" in sandseal("trust", "list", **known)
-        assert sandseal("trust", "explain", "other", "bob", **known).startswith("NO ")
-        assert "acme.mlp version 1 stopped" in sandseal("trust", "revoke", "key", "bob", "--reason", "lost", **known)
-        assert "revoked key" in sandseal("trust", "list", **known)
-        with host.client() as client:
-            assert refusal(client) == "revoked"

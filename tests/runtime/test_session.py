@@ -1,5 +1,6 @@
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +42,19 @@ def test_a_batch_gives_what_each_request_gives_alone():
             alone = session.run([inputs])[0]
             assert outputs[0].shape == outputs[0].data.shape == alone[0].shape
             np.testing.assert_allclose(outputs[0].data, alone[0].data, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_is_ended_from_another_thread_and_the_session_serves_on():
+    with open_session(onnx_models.looping()) as session:
+        handle = session.handle()
+        timer = threading.Timer(0.05, setattr, (handle, "terminate", True))
+        began = time.monotonic()
+        timer.start()
+        with pytest.raises(ModelFailed, match="terminate"):
+            session.run([(tensor("rounds", [[1_000_000_000]], DataType.INT64),)], handle)
+        timer.join()
+        assert time.monotonic() - began < 5
+        assert session.run([(tensor("rounds", [[7]], DataType.INT64),)])[0][0].data.tolist() == [[7]]
 
 
 def test_several_inputs_and_outputs():
@@ -113,9 +127,9 @@ def test_a_single_request_is_not_copied_in_and_a_batch_once():
     with open_session(onnx_models.mlp()) as session:
         x = tensor("x", rows_of(2))
         session.run([(x,)])
-        assert session.statistics().copied_bytes == 0
+        assert session.statistics().gathered_bytes_total == 0
         session.run([(x,), (x,)])
-        assert session.statistics().copied_bytes == 2 * x.nbytes
+        assert session.statistics().gathered_bytes_total == 2 * x.nbytes
 
 
 def test_unaligned_and_strange_inputs_are_copied_right():

@@ -1,17 +1,24 @@
 """Where models run: the CPU, or a CUDA device that the operator asked for. Never one instead of the other."""
 
-import ctypes
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from sandseal_host.errors import DeviceUnavailable, SettingsInvalid
+from sandseal_host.runtime.affinity import keep_thread_on
+from sandseal_host.runtime.binding import Binding
+from sandseal_host.runtime.cpu import Cpu
+from sandseal_host.runtime.cuda import Cuda
+from sandseal_host.runtime.graphed_binding import GraphedBinding
+from sandseal_host.runtime.memory import DeviceMemory
+from sandseal_host.runtime.staged_binding import StagedBinding
+from sandseal_host.runtime.staging import Staging
+from sandseal_signing.manifest import ModelSpec
 
 _NAME = re.compile(r"cpu|cuda(?::(\d{1,3}))?")
 _WHEELS = frozenset({"onnxruntime", "onnxruntime-gpu"})
@@ -24,13 +31,34 @@ class DeviceKind(StrEnum):
     CUDA = "cuda"
 
 
+class Backend(Protocol):
+    """What a kind of device offers, `index` being which of them; `Cpu` and `Cuda` say the details."""
+
+    provider: str
+    arena: str
+    runs_at_once: int
+
+    def count(self) -> int: ...  # noqa: D102
+    def check(self, index: int) -> None: ...  # noqa: D102
+    def provider_options(self, index: int, staging: Staging | None, *, graphs: bool) -> dict[str, Any]: ...  # noqa: D102
+    def session_options(self) -> dict[str, str]: ...  # noqa: D102
+    def run_options(self) -> onnxruntime.RunOptions: ...  # noqa: D102
+    def memory(self, index: int) -> DeviceMemory: ...  # noqa: D102
+    def used(self, index: int) -> int: ...  # noqa: D102
+    def cores(self, index: int) -> frozenset[int]: ...  # noqa: D102
+    def staging(self, index: int) -> Staging | None: ...  # noqa: D102
+    def binding(  # noqa: D102
+        self, session: onnxruntime.InferenceSession, spec: ModelSpec, staging: Staging | None, graph_rows: int
+    ) -> Binding | StagedBinding | GraphedBinding: ...
+    def release(self, index: int) -> None: ...  # noqa: D102
+
+
+_BACKENDS: dict[DeviceKind, Backend] = {DeviceKind.CPU: Cpu(), DeviceKind.CUDA: Cuda()}
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device by kind and index.
-
-    The CUDA half is written to ONNX Runtime's documentation and to its behaviour without a device; no test here
-    runs a model on one.
-    """
+    """A device by kind and index."""
 
     kind: DeviceKind
     index: int = 0
@@ -47,6 +75,11 @@ class Device:
             raise SettingsInvalid(f"{text!r} is not a device", hint="use cpu, cuda or cuda:N", device=text)
         return cls(DeviceKind(text.partition(":")[0]), int(match[1] or 0))
 
+    @property
+    def backend(self) -> Backend:
+        """What all devices of this kind share."""
+        return _BACKENDS[self.kind]
+
     def check(self) -> None:
         """See that sessions can be made here.
 
@@ -55,8 +88,7 @@ class Device:
             DeviceUnavailable: the build, the driver or the device is missing; the message says which.
         """
         check_wheels(frozenset(filter(_installed, _WHEELS)))
-        if self.kind is DeviceKind.CUDA:
-            self._check_cuda()
+        self.backend.check(self.index)
 
     def available(self) -> bool:
         """Whether `check` passes."""
@@ -66,22 +98,18 @@ class Device:
             return False
         return True
 
-    @property
-    def providers(self) -> list[str | tuple[str, dict[str, Any]]]:
-        """ONNX Runtime's execution providers for this device, with their options."""
-        if self.kind is DeviceKind.CPU:
-            return ["CPUExecutionProvider"]
-        options = {
-            "device_id": self.index,
-            "arena_extend_strategy": "kSameAsRequested",  # the arena never shrinks by itself (onnxruntime#9509)
-            "cudnn_conv_algo_search": "HEURISTIC",  # EXHAUSTIVE costs 0.6 s per new shape (onnxruntime#19838)
-        }
-        return [("CUDAExecutionProvider", options)]
+    def staging(self) -> Staging | None:
+        """What a session needs to bring tensors here; None where they are here already."""
+        return self.backend.staging(self.index)
+
+    def providers(self, staging: Staging | None, *, graphs: bool = False) -> list[tuple[str, dict[str, Any]]]:
+        """ONNX Runtime's execution provider for a session on this device, with its options."""
+        return [(self.backend.provider, self.backend.provider_options(self.index, staging, graphs=graphs))]
 
     def configure(self, options: onnxruntime.SessionOptions) -> None:
         """Set what sessions on this device need, so that nothing of them runs elsewhere."""
-        if self.kind is DeviceKind.CUDA:
-            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        for name, value in self.backend.session_options().items():
+            options.add_session_config_entry(name, value)
 
     def check_session(self, session: onnxruntime.InferenceSession) -> None:
         """See that a session really is on this device: ONNX Runtime falls back to the CPU with a log line.
@@ -89,28 +117,27 @@ class Device:
         Raises:
             DeviceUnavailable: it is not.
         """
-        wanted = "CPUExecutionProvider" if self.kind is DeviceKind.CPU else "CUDAExecutionProvider"
-        if wanted not in session.get_providers():
+        if self.backend.provider not in session.get_providers():
             raise DeviceUnavailable(f"ONNX Runtime made the session on {session.get_providers()} instead of {self}")
 
-    def host_buffer(self, size: int) -> NDArray[np.uint8]:
-        """Host memory from which this device reads its inputs; pinned memory will come from here for CUDA."""
-        return np.empty(size, np.uint8)
+    def memory(self) -> DeviceMemory:
+        """Its memory now."""
+        return self.backend.memory(self.index)
+
+    def used(self) -> int:
+        """Bytes in use, by whose growth the memory of what was loaded meanwhile is measured."""
+        return self.backend.used(self.index)
+
+    def release(self) -> None:
+        """Hand memory that was freed back to the system."""
+        self.backend.release(self.index)
+
+    def settle(self) -> None:
+        """Keep the calling thread on the processors next to the device, where it has any of its own."""
+        keep_thread_on(_cores(self))
 
     def __str__(self) -> str:
         return "cpu" if self.kind is DeviceKind.CPU else f"cuda:{self.index}"
-
-    def _check_cuda(self) -> None:
-        if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
-            raise DeviceUnavailable(
-                "the installed ONNX Runtime is the CPU build",
-                hint="pip uninstall onnxruntime, then pip install 'sandseal[gpu]'; or set SANDSEAL_DEVICE=cpu",
-            )
-        count = _cuda_devices()
-        if self.index >= count:
-            raise DeviceUnavailable(f"there is no {self}: the driver shows {count} CUDA devices", devices=count)
-        if hasattr(onnxruntime, "preload_dlls"):
-            onnxruntime.preload_dlls()  # CUDA and cuDNN out of the nvidia-* wheels
 
 
 def check_wheels(installed: frozenset[str]) -> None:
@@ -134,18 +161,6 @@ def _installed(distribution: str) -> bool:
     return True
 
 
-def _cuda_devices() -> int:
-    """How many devices the CUDA driver shows.
-
-    Raises:
-        DeviceUnavailable: no driver, or it does not start.
-    """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        raise DeviceUnavailable("libcuda.so.1 is missing: there is no NVIDIA driver here") from None
-    count = ctypes.c_int()
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    if status:
-        raise DeviceUnavailable(f"the CUDA driver does not start: error {status}", status=status)
-    return count.value
+@cache
+def _cores(device: Device) -> frozenset[int]:
+    return device.backend.cores(device.index)

@@ -24,7 +24,7 @@ class Feeds:
         ModelInvalid: a tensor is BF16, which ONNX Runtime takes by binding only.
     """
 
-    nbytes = 0
+    nbytes = uploaded = downloaded = 0
 
     def __init__(self, session: onnxruntime.InferenceSession, spec: ModelSpec) -> None:
         for tensor in (*spec.inputs, *spec.outputs):
@@ -33,14 +33,17 @@ class Feeds:
         self._run = session._sess.run
         self._inputs = [(s.name, s.dtype is DataType.BYTES) for s in spec.inputs]
         self._outputs = [s.name for s in spec.outputs]
-        self.copied = 0
+        self.gathered = 0
 
-    def run(self, requests: Sequence[tuple[Tensor, ...]], rows: int) -> list[NDArray[Any]]:
+    def run(
+        self, requests: Sequence[tuple[Tensor, ...]], rows: int, handle: onnxruntime.RunOptions | None = None
+    ) -> list[NDArray[Any]]:
         """Run the requests' rows as one batch.
 
         Args:
             requests: each the inputs in the spec's order.
             rows: of all of them.
+            handle: ends the run.
 
         Returns:
             The outputs in the spec's order; arrays of str for BYTES.
@@ -52,6 +55,9 @@ class Feeds:
         for i, (name, text) in enumerate(self._inputs):
             parts = [to_strings(inputs[i]) if text else inputs[i].data for inputs in requests]
             feeds[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            self.copied += feeds[name].nbytes
-        arrays: list[NDArray[Any]] = self._run(self._outputs, feeds, None)
+            self.gathered += feeds[name].nbytes
+        arrays: list[NDArray[Any]] = self._run(self._outputs, feeds, handle)
         return arrays
+
+    def rest(self) -> None:
+        """There are no buffers to give back."""

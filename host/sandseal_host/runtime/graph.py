@@ -37,6 +37,11 @@ def check_graph(spec: ModelSpec, model: bytes) -> tuple[str, ...]:
     return _external_data(spec, graphs, nodes)
 
 
+def has_control_flow(model: bytes) -> bool:
+    """Whether a valid graph holds branches or loops, whose kernels differ from run to run."""
+    return any(True for node in onnx.load_model_from_string(model).graph.node for _ in _subgraphs(node))
+
+
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
     for node in graph.node:

@@ -1,9 +1,11 @@
 """A model loaded on a device: verified bytes in, batches of rows through, memory back at the end."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,12 +18,16 @@ from sandseal_host.runtime.binding import Binding
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.failures import load_failure, run_failure
 from sandseal_host.runtime.feeds import Feeds
-from sandseal_host.runtime.graph import check_graph
-from sandseal_host.runtime.memory import resident_bytes, trim
+from sandseal_host.runtime.graph import check_graph, has_control_flow
+from sandseal_host.runtime.graphed_binding import GraphedBinding, has_graph
 from sandseal_host.runtime.signature import check_signature
+from sandseal_host.runtime.staged_binding import StagedBinding
+from sandseal_host.runtime.staging import Staging
 from sandseal_host.runtime.text import from_strings
 from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.manifest import DataType, ModelSpec, TensorSpec
+
+_Binding = Binding | StagedBinding | GraphedBinding | Feeds
 
 _SILENT = 4  # log severity: what goes wrong comes as exceptions
 
@@ -30,12 +36,18 @@ _SILENT = 4  # log severity: what goes wrong comes as exceptions
 class SessionStatistics:
     """A session's memory and copies.
 
+    Bytes that are copied where rows are split again: none, outputs are views.
+
     Args:
         device: where it runs.
-        resident_bytes: how much the process grew while it was loaded and warmed; 0 where the system does not say.
+        resident_bytes: how much more of the device's memory (on the CPU: the process's) was in use when it was loaded
+            and warmed; 0 where the system does not say. Loads at the same time count in each other's.
         buffer_bytes: held by its input buffers.
         bindings: runs that it can have in flight without making new buffers.
-        copied_bytes: gathered into the buffers so far; a single contiguous request is not copied.
+        runs_total: batches that it was asked to run.
+        gathered_bytes_total: copied into the buffers; on the CPU a single contiguous request is not.
+        uploaded_bytes_total: copied to the device; on the CPU nothing is.
+        downloaded_bytes_total: copied from the device.
         warm: whether the warm-up run went through; a model may rightly refuse the zeros that it is given.
     """
 
@@ -43,7 +55,10 @@ class SessionStatistics:
     resident_bytes: int
     buffer_bytes: int
     bindings: int
-    copied_bytes: int
+    runs_total: int
+    gathered_bytes_total: int
+    uploaded_bytes_total: int
+    downloaded_bytes_total: int
     warm: bool
 
 
@@ -57,10 +72,15 @@ class Session:
         self._max_rows = max_rows if self._batched else 1
         self._free_axes = any(isinstance(axis, str) for s in spec.inputs for axis in s.shape[self._batched :])
         self._text = any(tensor.dtype is DataType.BYTES for tensor in tensors)
-        self._free: list[Binding | Feeds] = []  # list.pop and append are atomic
-        self._made: list[Binding | Feeds] = []
+        self._staging: Staging | None = None
+        self._graph_rows = 0
+        self._free: list[_Binding] = []  # list.pop and append are atomic
+        self._made: list[_Binding] = []
+        self._runs = self._runs_at_rest = 0
+        self._resting = Lock()  # held by what must not meet `close`
         self._resident = 0
         self._warm = False
+        self._small = True  # nothing to give back
         self._closed = False
 
     @classmethod
@@ -74,6 +94,7 @@ class Session:
         folder: Path | None = None,
         threads: int = 1,
         max_rows: int | None = None,
+        graphs: bool = False,
     ) -> Self:
         """Load a model and run it once.
 
@@ -86,20 +107,26 @@ class Session:
                 before the session is closed.
             threads: that one run uses.
             max_rows: the most rows of a run, where fewer than the manifest's.
+            graphs: record CUDA graphs where the model's shapes allow it.
 
         Raises:
             ModelInvalid: it does not load, or is not what the manifest says.
             DeviceUnavailable: it cannot run on the device.
             MemoryExhausted: there is no room.
         """
-        before = resident_bytes()
+        before = device.used()
         locations = check_graph(spec, model)
         options = _options(device, threads)
         if folder is not None:
             beside = folder.joinpath(*spec.file.split("/")[:-1])
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(beside))
-        core = _load(spec, model, _external(spec, external, locations) if folder is None else {}, options, device)
+        staging = device.staging()
+        weights = _external(spec, external, locations) if folder is None else {}
+        graphs = graphs and staging is not None and has_graph(spec) and not has_control_flow(model)
+        with staging.gate.shared() if staging is not None else nullcontext():
+            core = _load(spec, model, weights, options, device.providers(staging, graphs=graphs))
         session = cls(spec, core, device, min(spec.batching.max_rows, max_rows or spec.batching.max_rows))
+        session._staging, session._graph_rows = staging, session._max_rows if graphs else 0
         try:
             device.check_session(core)
             check_signature(spec, core)
@@ -107,8 +134,18 @@ class Session:
         except Exception:
             session.close()
             raise
-        session._resident = max(0, resident_bytes() - before)
+        session._resident = max(0, device.used() - before)
         return session
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self._device
+
+    @property
+    def closed(self) -> bool:
+        """Whether its memory was given back."""
+        return self._closed
 
     @property
     def max_rows(self) -> int:
@@ -121,11 +158,22 @@ class Session:
             return None
         return tuple([tensor.shape[self._batched :] for tensor in inputs])
 
-    def run(self, requests: Sequence[tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
+    def settle(self) -> None:
+        """Keep the calling thread, which will run batches, near the device."""
+        self._device.settle()
+
+    def handle(self) -> onnxruntime.RunOptions:
+        """What a run can be ended by: set its `terminate` from any thread; one that was set ends every further run."""
+        return self._device.backend.run_options()
+
+    def run(
+        self, requests: Sequence[tuple[Tensor, ...]], handle: onnxruntime.RunOptions | None = None
+    ) -> list[tuple[Tensor, ...]]:
         """Run requests of one bucket as one batch.
 
         Args:
             requests: each the inputs in the spec's order; a single one where the model has no batch axis.
+            handle: ends the run; None where nobody will.
 
         Returns:
             Each request's outputs in the spec's order: views, valid while they are referenced.
@@ -136,7 +184,7 @@ class Session:
             NotReady: the session is closed.
         """
         rows = [inputs[0].shape[0] for inputs in requests] if self._batched else [1]
-        arrays = self._run(requests, sum(rows))
+        arrays = self._run(requests, sum(rows), handle)
         mismatch = self._mismatch(arrays, sum(rows))
         if mismatch:
             raise ModelFailed(mismatch)
@@ -149,17 +197,42 @@ class Session:
             resident_bytes=self._resident,
             buffer_bytes=sum(binding.nbytes for binding in self._made),
             bindings=len(self._made),
-            copied_bytes=sum(binding.copied for binding in self._made),
+            runs_total=self._runs,
+            gathered_bytes_total=sum(binding.gathered for binding in self._made),
+            uploaded_bytes_total=sum(binding.uploaded for binding in self._made),
+            downloaded_bytes_total=sum(binding.downloaded for binding in self._made),
             warm=self._warm,
         )
 
+    def rest(self) -> None:
+        """Give back what runs have left behind, if there was none since the last time that this was called; blocks.
+
+        ONNX Runtime's arena keeps all that its largest run needed; only a run that is told to shrinks it.
+        """
+        with self._resting:
+            idle, self._runs_at_rest = self._runs == self._runs_at_rest, self._runs
+            if self._closed or not idle or not self._warm or self._small:
+                return
+            self._free, spare = [], self._free
+            for binding in spare:
+                binding.rest()
+            self._free += spare
+            handle = self.handle()
+            handle.add_run_config_entry(
+                "memory.enable_memory_arena_shrinkage", f"{self._device.backend.arena}:{self._device.index}"
+            )
+            self._run([self._blank(1)], 1, handle)
+            self._runs_at_rest, self._small = self._runs, True
+            self._device.release()
+
     def close(self) -> None:
         """Give all memory back; no run may be in flight. Outputs that are still referenced stay valid."""
-        self._closed = True
-        self._free.clear()
-        self._made.clear()
-        self._core = None
-        trim()
+        with self._resting:
+            self._closed = True
+            self._free.clear()
+            self._made.clear()
+            self._core = self._staging = None
+        self._device.release()
 
     def __enter__(self) -> Self:
         return self
@@ -169,24 +242,31 @@ class Session:
     ) -> None:
         self.close()
 
-    def _run(self, requests: Sequence[tuple[Tensor, ...]], rows: int) -> list[NDArray[Any]]:
+    def _run(
+        self, requests: Sequence[tuple[Tensor, ...]], rows: int, handle: onnxruntime.RunOptions | None = None
+    ) -> list[NDArray[Any]]:
+        self._runs, self._small = self._runs + 1, False
         try:
             binding = self._free.pop()
         except IndexError:
             binding = self._make()
         try:
-            return binding.run(requests, rows)
+            return binding.run(requests, rows, handle)
         except Exception as error:
             raise run_failure(error) from error
         finally:
             self._free.append(binding)
 
-    def _make(self) -> Binding | Feeds:
+    def _make(self) -> _Binding:
         if self._closed:
             raise NotReady("the session is closed")
-        make = Feeds(self._core, self._spec) if self._text else Binding(self._core, self._spec, self._device)
-        self._made.append(make)
-        return make
+        made = (
+            Feeds(self._core, self._spec)
+            if self._text
+            else self._device.backend.binding(self._core, self._spec, self._staging, self._graph_rows)
+        )
+        self._made.append(made)
+        return made
 
     def _split(self, arrays: list[NDArray[Any]], rows: list[int]) -> list[tuple[Tensor, ...]]:
         """Each request's rows of each output."""
@@ -209,15 +289,19 @@ class Session:
     def _warm_up(self) -> None:
         """Run two rows of zeros: allocates what runs need, and shows whether the outputs' rows are the inputs'."""
         rows = min(2, self._max_rows)
-        inputs = tuple(_zeros(spec, rows if self._batched else 1) for spec in self._spec.inputs)
         try:
-            arrays = self._run([inputs], rows)
+            arrays = self._run([self._blank(rows)], rows)
         except ModelFailed:
             return
         mismatch = self._mismatch(arrays, rows)
         if mismatch:
             raise ModelInvalid(mismatch, file=self._spec.file)
+        while self._graph_rows and len(self._made) < self._device.backend.runs_at_once:
+            self._free.append(self._make())  # so that no graph is recorded while requests wait
         self._warm = True
+
+    def _blank(self, rows: int) -> tuple[Tensor, ...]:
+        return tuple(_zeros(spec, rows if self._batched else 1) for spec in self._spec.inputs)
 
 
 def _options(device: Device, threads: int) -> onnxruntime.SessionOptions:
@@ -232,7 +316,11 @@ def _options(device: Device, threads: int) -> onnxruntime.SessionOptions:
 
 
 def _load(
-    spec: ModelSpec, model: bytes, external: Mapping[str, bytes], options: onnxruntime.SessionOptions, device: Device
+    spec: ModelSpec,
+    model: bytes,
+    external: Mapping[str, bytes],
+    options: onnxruntime.SessionOptions,
+    providers: Sequence[tuple[str, dict[str, Any]]],
 ) -> onnxruntime.InferenceSession:
     if external:
         buffers = list(external.values())
@@ -240,7 +328,7 @@ def _load(
             list(external), buffers, [len(buffer) for buffer in buffers]
         )
     try:
-        core = onnxruntime.InferenceSession(model, options, providers=device.providers, enable_fallback=0)
+        core = onnxruntime.InferenceSession(model, options, providers=providers, enable_fallback=0)
     except Exception as error:
         raise load_failure(error, spec.file) from error
     core._model_bytes = None  # else the graph's bytes stay as long as the session
