@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from datetime import timedelta
 from typing import Any
 
+from sandseal_host.api.access import read_access
 from sandseal_host.api.app import create_app
 from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.ports import HostState
@@ -41,7 +42,7 @@ from sandseal_host.registry.tokens import Tokens
 from sandseal_host.registry.trust import Trust
 from sandseal_host.sandbox.code_cache import CodeCache
 from sandseal_host.sandbox.compiler import CompileLimits, Compiler
-from sandseal_host.sandbox.workers import Workers
+from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.serving.live import LiveModels
 from sandseal_host.serving.model import ModelState
 from sandseal_host.serving.rules import ServingRules
@@ -71,6 +72,7 @@ class Host:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._rules = ServingRules.read(settings)
+        self._access = read_access(settings.access)
         self._live = LiveModels()
         self._tail = SteadyTail()
         with ExitStack() as opened:
@@ -238,6 +240,7 @@ class Host:
                 max_bundle_bytes=settings.max_bundle_mib << 20,
                 anonymous_inference=settings.anonymous,
                 default_class=settings.default_class,
+                access=self._access,
             ),
         )
 

@@ -18,9 +18,9 @@ from sandseal_host.sandbox.compiler import Compiler
 from sandseal_host.sandbox.engine import SandboxEngine
 from sandseal_host.sandbox.pool import StagePool
 from sandseal_host.sandbox.statistics import PluginStatistics
-from sandseal_host.sandbox.worker_plugin import WorkerPlugin
-from sandseal_host.sandbox.worker_stage import WorkerStage
-from sandseal_host.sandbox.workers import Workers
+from sandseal_host.sandbox.workers.plugin import WorkerPlugin
+from sandseal_host.sandbox.workers.stage import WorkerStage
+from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.serving.lane import INLINE_BELOW_S, Lane
 from sandseal_host.serving.model import Model, ModelParts, ModelState
@@ -152,9 +152,7 @@ class Loader:
             undo.pop_all()
         return built
 
-    def _session(
-        self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None, device: Device
-    ) -> Session:
+    def _session(self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None, device: Device) -> Session:
         model = manifest.model
         session = Session.open(
             model,
@@ -185,8 +183,8 @@ class Loader:
             plugin = self._engine.compile(wasm, spec, assets=assets, label=label)
             return StagePool(plugin, self._settings.plugin_threads, max_waiting=self._settings.max_queue)
         code = self._engine.code(wasm, label)  # which is run in workers alone
-        plugin_there = WorkerPlugin(label, spec, wasm, code, assets)
-        return WorkerStage(self._workers, plugin_there, max_waiting=self._settings.max_queue)
+        sealed = WorkerPlugin(label, spec, wasm, code, assets)
+        return WorkerStage(self._workers, sealed, max_waiting=self._settings.max_queue)
 
 
 def _weights(manifest: Manifest, files: Mapping[str, bytes], folder: Path | None) -> int:

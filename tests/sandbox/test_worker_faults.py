@@ -18,7 +18,7 @@ from sandbox.guests import DONE, floats, guest, stage_spec
 from sandbox.worker_host import WorkerHost, twisted, worker_pids
 from sandseal_host.errors import InputRefused, PluginLost, PluginTimeout, SettingsInvalid
 from sandseal_host.sandbox import SandboxEngine, Workers
-from sandseal_host.sandbox.worker_keeper import Backoff
+from sandseal_host.sandbox.workers.keeper import Backoff
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,8 +14,8 @@ from sandbox.guests import stage_spec, tensor_spec
 from sandseal_host.errors import InputRefused, NotPermitted, PluginTrapped
 from sandseal_host.sandbox.abi import MAX_ELEMENTS, StageForm
 from sandseal_host.sandbox.log import GuestLog
-from sandseal_host.sandbox.worker_call import Call, Stage
-from sandseal_host.sandbox.worker_protocol import (
+from sandseal_host.sandbox.workers.call import Call, Stage
+from sandseal_host.sandbox.workers.protocol import (
     Answer,
     BrokenMessage,
     Described,
@@ -28,7 +28,7 @@ from sandseal_host.sandbox.worker_protocol import (
     read_orders,
     read_ready,
 )
-from sandseal_host.sandbox.worker_region import PAGE, Region, SlotLayout
+from sandseal_host.sandbox.workers.region import PAGE, Region, SlotLayout
 from sandseal_host.tensors import Tensor
 from sandseal_signing.manifest import DataType
 

@@ -82,5 +82,5 @@ def worker_pids(parent: int | str = "self") -> set[int]:
 def twisted(folder: Path, code: str) -> tuple[str, ...]:
     """A command that starts workers in which `code` has changed the module `worker`."""
     script = folder / "twisted_worker.py"
-    script.write_text(f"import sandseal_host.sandbox.worker as worker\n{code}\nworker.main()\n")
+    script.write_text(f"import sandseal_host.sandbox.workers.worker as worker\n{code}\nworker.main()\n")
     return (sys.executable, "-P", "-B", str(script))

@@ -4,7 +4,7 @@ engine      SandboxEngine: compiles stages, one per process
 compiler    Compiler: modules compiled in a limited child; code_cache: what it compiled, kept under a MAC
 plugin      Plugin: a compiled stage, called from any thread, a fresh instance per call
 pool        StagePool: its calls in order of urgency over threads
-workers     Workers: the same in processes that all plugins share; names what belongs to it
+workers/    Workers: the same in processes that all plugins share
 instance    one guest that follows ABI v1
 store       one wasmtime store; the only place where guest code runs
 program     what instances share; module, imports: what a module may export and import
@@ -22,9 +22,9 @@ from sandseal_host.sandbox.plugin import Plugin
 from sandseal_host.sandbox.pool import StagePool
 from sandseal_host.sandbox.snapshot import Snapshot, take_snapshot
 from sandseal_host.sandbox.statistics import InstanceUsage, PluginStatistics, PoolStatistics, WorkerStatistics
-from sandseal_host.sandbox.worker_plugin import WorkerPlugin
-from sandseal_host.sandbox.worker_stage import WorkerStage
-from sandseal_host.sandbox.workers import Workers
+from sandseal_host.sandbox.workers.plugin import WorkerPlugin
+from sandseal_host.sandbox.workers.stage import WorkerStage
+from sandseal_host.sandbox.workers.workers import Workers
 
 __all__ = [
     "MAX_INSTANCES",

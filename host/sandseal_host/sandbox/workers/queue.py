@@ -5,7 +5,7 @@ import heapq
 import time
 
 from sandseal_host.errors import DeadlineExpired, QueueFull, ShuttingDown
-from sandseal_host.sandbox.worker_call import Call, Stage
+from sandseal_host.sandbox.workers.call import Call, Stage
 
 _LONGEST_TIMER = 1e6  # seconds; event loops do not take infinity
 

@@ -1,4 +1,4 @@
-"""A sandbox worker: the process in which plugins run, started by `worker_process.py`.
+"""A sandbox worker: the process in which plugins run, started by `process.py`.
 
 It imports everything of ours before it gives everything up, so it needs no more files. Standard input is its socket
 to the host; where that ends, so does the worker.
@@ -18,8 +18,8 @@ from sandseal_host.errors import ClientGone
 from sandseal_host.sandbox.engine import SandboxEngine
 from sandseal_host.sandbox.plugin import Plugin
 from sandseal_host.sandbox.statistics import InstanceUsage
-from sandseal_host.sandbox.worker_plugin import WorkerPlugin
-from sandseal_host.sandbox.worker_protocol import (
+from sandseal_host.sandbox.workers.plugin import WorkerPlugin
+from sandseal_host.sandbox.workers.protocol import (
     MAX_MESSAGE,
     Answer,
     Described,
@@ -31,7 +31,7 @@ from sandseal_host.sandbox.worker_protocol import (
     read_number,
     read_orders,
 )
-from sandseal_host.sandbox.worker_region import Region, SlotLayout
+from sandseal_host.sandbox.workers.region import Region, SlotLayout
 from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.errors import SandsealError
 from sandseal_signing.manifest import DataType
@@ -45,7 +45,7 @@ Ran = tuple[InstanceUsage, Sequence[Described], SandsealError | None]
 
 
 def main() -> None:
-    """Take the arguments that `worker_process.py` gives, give up everything else, and serve until the host leaves."""
+    """Take the arguments that `process.py` gives, give up everything else, and serve until the host leaves."""
     file, slots, slot_size, memory, pooling = map(int, sys.argv[1:])
     channel = socket.socket(fileno=os.dup(0))
     region = Region(file, slots, slot_size)

@@ -5,9 +5,9 @@ from math import prod
 
 import numpy as np
 
-from sandseal_host.sandbox.worker_call import Call
-from sandseal_host.sandbox.worker_process import WorkerProcess
-from sandseal_host.sandbox.worker_protocol import Answer
+from sandseal_host.sandbox.workers.call import Call
+from sandseal_host.sandbox.workers.process import WorkerProcess
+from sandseal_host.sandbox.workers.protocol import Answer
 from sandseal_host.tensors import Tensor
 from sandseal_signing.manifest import DataType
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from sandseal_host.sandbox.worker_process import WorkerProcess
+from sandseal_host.sandbox.workers.process import WorkerProcess
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _CALM_S = 30.0

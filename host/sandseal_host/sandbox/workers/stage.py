@@ -1,8 +1,8 @@
 """A stage that runs in sandbox workers."""
 
 from sandseal_host.sandbox.statistics import PluginStatistics
-from sandseal_host.sandbox.worker_plugin import WorkerPlugin
-from sandseal_host.sandbox.workers import Workers
+from sandseal_host.sandbox.workers.plugin import WorkerPlugin
+from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.tensors import Tensor
 
 

@@ -15,13 +15,13 @@ from sandseal_host.sandbox.deadline import Deadline
 from sandseal_host.sandbox.log import GuestLog
 from sandseal_host.sandbox.program import no_room
 from sandseal_host.sandbox.statistics import Tally
-from sandseal_host.sandbox.worker_protocol import Answer, BrokenMessage, Described, Order
-from sandseal_host.sandbox.worker_region import SlotLayout, offsets
+from sandseal_host.sandbox.workers.protocol import Answer, BrokenMessage, Described, Order
+from sandseal_host.sandbox.workers.region import SlotLayout, offsets
 from sandseal_host.tensors import KINDS, Tensor, check_shape, tensor_from_buffer
 from sandseal_signing.manifest import DataType, TensorSpec
 
 if TYPE_CHECKING:
-    from sandseal_host.sandbox.worker_process import WorkerProcess
+    from sandseal_host.sandbox.workers.process import WorkerProcess
 
 _LEARN = 0.1  # weight of a call in the smoothed time of its stage's calls
 

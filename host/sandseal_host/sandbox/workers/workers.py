@@ -2,13 +2,6 @@
 
 What happens to a worker happens to the call that it runs, which is tried again on others, at most twice, and then
 fails alone. All of this lives on the event loop.
-
-workers         Workers: the whole; worker_stage: a stage on them
-worker_queue    what waits; worker_dispatch: handing over, and taking answers; worker_taking: their outputs
-worker_call     one call, and the stage that it is of
-worker_keeper   replaces what ends; worker_process: one worker as seen from here
-worker          the process itself
-worker_protocol, worker_region, worker_plugin: what passes between
 """
 
 import asyncio
@@ -26,14 +19,14 @@ from sandseal_host.sandbox.config import can_pool
 from sandseal_host.sandbox.log import GuestLog, LogSink, to_logger
 from sandseal_host.sandbox.program import ALLOC
 from sandseal_host.sandbox.statistics import WorkerStatistics
-from sandseal_host.sandbox.worker_call import Call, Stage
-from sandseal_host.sandbox.worker_dispatch import Dispatcher
-from sandseal_host.sandbox.worker_keeper import WorkerKeeper
-from sandseal_host.sandbox.worker_plugin import WorkerPlugin
-from sandseal_host.sandbox.worker_process import COMMAND, WorkerProcess
-from sandseal_host.sandbox.worker_protocol import MAX_TENSORS
-from sandseal_host.sandbox.worker_queue import CallQueue
-from sandseal_host.sandbox.worker_region import SlotLayout
+from sandseal_host.sandbox.workers.call import Call, Stage
+from sandseal_host.sandbox.workers.dispatch import Dispatcher
+from sandseal_host.sandbox.workers.keeper import WorkerKeeper
+from sandseal_host.sandbox.workers.plugin import WorkerPlugin
+from sandseal_host.sandbox.workers.process import COMMAND, WorkerProcess
+from sandseal_host.sandbox.workers.protocol import MAX_TENSORS
+from sandseal_host.sandbox.workers.queue import CallQueue
+from sandseal_host.sandbox.workers.region import SlotLayout
 from sandseal_host.tensors import Tensor
 
 START_S = 60.0  # within which a worker must be ready

@@ -12,11 +12,11 @@ from contextlib import ExitStack, suppress
 from typing import IO, cast
 
 from sandseal_host.sandbox.text import printable
-from sandseal_host.sandbox.worker_call import Call
-from sandseal_host.sandbox.worker_protocol import MAX_MESSAGE, Answer, Kind, pack_number
-from sandseal_host.sandbox.worker_region import Region, offsets
+from sandseal_host.sandbox.workers.call import Call
+from sandseal_host.sandbox.workers.protocol import MAX_MESSAGE, Answer, Kind, pack_number
+from sandseal_host.sandbox.workers.region import Region, offsets
 
-COMMAND = (sys.executable, "-P", "-B", "-m", "sandseal_host.sandbox.worker")
+COMMAND = (sys.executable, "-P", "-B", "-m", "sandseal_host.sandbox.workers.worker")
 # What a Python needs to be found and to be the same one; nothing else is handed on.
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "HOME")
 # Left alone, NumPy would start a thread per core, whose stacks count as memory.

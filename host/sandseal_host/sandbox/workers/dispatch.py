@@ -13,9 +13,9 @@ from operator import itemgetter
 from typing import Any
 
 from sandseal_host.errors import PluginLost, PluginTimeout
-from sandseal_host.sandbox.worker_call import Call, Stage
-from sandseal_host.sandbox.worker_process import WorkerProcess
-from sandseal_host.sandbox.worker_protocol import (
+from sandseal_host.sandbox.workers.call import Call, Stage
+from sandseal_host.sandbox.workers.process import WorkerProcess
+from sandseal_host.sandbox.workers.protocol import (
     Answer,
     BrokenMessage,
     Kind,
@@ -24,8 +24,8 @@ from sandseal_host.sandbox.worker_protocol import (
     read_log,
     read_ready,
 )
-from sandseal_host.sandbox.worker_queue import CallQueue
-from sandseal_host.sandbox.worker_taking import LONG, Taking
+from sandseal_host.sandbox.workers.queue import CallQueue
+from sandseal_host.sandbox.workers.taking import LONG, Taking
 from sandseal_host.tensors import Tensor
 from sandseal_signing.errors import SandsealError
 

@@ -1,7 +1,7 @@
 """What passes between the host and a sandbox worker.
 
 Descriptions travel in messages over a socket, so that what the host checks is its own copy. Only the tensors' data
-and the request's parameters lie in the region that both can write (`worker_region.py`). Everything is little-endian
+and the request's parameters lie in the region that both can write (`region.py`). Everything is little-endian
 and the first byte of a message is its kind.
 """
 
