@@ -3,6 +3,7 @@
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.control import add_metrics_route, create_control
 from sandseal_host.api.control_bundles import add_bundle_routes
+from sandseal_host.api.control_dashboard import add_dashboard_routes
 from sandseal_host.api.control_log import add_log_routes
 from sandseal_host.api.control_offers import add_offer_routes
 from sandseal_host.api.control_repository import add_repository_routes
@@ -56,8 +57,9 @@ def create_app(
     add_offer_routes(control, offers, bundles, uploads, transfers, door)
     add_signature_routes(control, bundles, uploads, door)
     add_token_routes(control, tokens, door)
-    add_trust_routes(control, trust, door)
+    add_trust_routes(control, trust, bundles, door)
     add_log_routes(control, log, receipts, door)
     add_metrics_route(control, metrics, door)
+    add_dashboard_routes(control)
     endpoint = Endpoint(models, lifecycle, door, settings, metrics.requests, receipts)
     return DataPlane(endpoint, control)

@@ -1,0 +1,1 @@
+"""The dashboard's files, served by `control_dashboard`."""
