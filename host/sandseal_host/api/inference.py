@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sandseal_host.api.binary_tensor import BinarySlot
 from sandseal_host.api.terms import Terms
 from sandseal_host.errors import RequestInvalid
-from sandseal_host.tensors import Tensor
+from sandseal_host.tensors import Tensor, record
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Plan:
         return Inference(tuple(inputs), self)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inference:
     """A request's tensors, in the order of the model's public signature, and what was said about them.
 
