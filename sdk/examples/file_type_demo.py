@@ -28,7 +28,7 @@ from sandseal_sdk.build import build_plugin
 from sandseal_sdk.client import Client
 from sandseal_sdk.errors import HostRefused
 from sandseal_sdk.packages import unpack_package
-from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.pack import pack_folder
 

@@ -220,7 +220,17 @@ class TokensDouble:
 
     def _entry(self, grant: Grant) -> TokenEntry:
         created = datetime(2026, 1, 1, tzinfo=UTC)
-        return TokenEntry(grant.name, grant.name, tuple(sorted(grant.scopes)), grant.tenant, grant.models, created)
+        return TokenEntry(
+            id=grant.name,
+            name=grant.name,
+            scopes=tuple(sorted(grant.scopes)),
+            tenant=grant.tenant,
+            models=grant.models,
+            ceiling=grant.ceiling.name,
+            requests_s=grant.rate.requests_s,
+            rows_s=grant.rate.rows_s,
+            created=created,
+        )
 
 
 class LifecycleDouble:

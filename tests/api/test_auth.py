@@ -56,7 +56,7 @@ class TestDoorkeeper:
         door = Doorkeeper(tokens, ApiSettings())
         admit(door, b"Bearer root")
         tokens.grants.clear()
-        door.forget()
+        door.forget("root")
         with pytest.raises(NotAuthenticated):
             admit(door, b"Bearer root")
         assert door.recall(b"Bearer root") is None

@@ -23,7 +23,17 @@ def test_a_bomb_is_cut_off_at_the_limit():
     bomb = gzip.compress(bytes(50_000_000))
     with pytest.raises(TooLarge) as refusal:
         decompress(memoryview(bomb), b"gzip", 100_000)
-    assert refusal.value.data == {"limit": 100_000}
+    assert refusal.value.data == {"limit": 100_000, "got": len(bomb)}
+
+
+def test_a_ratio():
+    body = gzip.compress(bytes(3 << 20))
+    with pytest.raises(TooLarge) as refusal:
+        decompress(memoryview(body), b"gzip", 64 << 20, 400)
+    assert refusal.value.data["limit"] == 400 * len(body)
+    assert len(decompress(memoryview(body), b"gzip", 64 << 20, 1100)) == 3 << 20
+    small = gzip.compress(bytes(1 << 20))
+    assert len(decompress(memoryview(small), b"gzip", 64 << 20, 2)) == 1 << 20
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from api.test_infer import ask, refused, tensor
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.openapi import DATA_PLANE
 from sandseal_host.api.routes import match_route
 from sandseal_host.errors import ModelUnknown, VersionStale
+from sandseal_host.registry.tokens import Scope
 from sandseal_signing.errors import PolicyRefused
 
 SEAL = b"SEAL:acme.tiny:" + bytes(100_000) + b":END"
@@ -151,7 +153,8 @@ class TestTokens:
 
     def test_list_shows_no_secret(self, client):
         entries = client.get("/v1/tokens").json()
-        assert {"id", "name", "scopes", "tenant", "models", "created", "expires"} == set(entries[0])
+        limits = {"ceiling", "requests_s", "rows_s"}
+        assert {"id", "name", "scopes", "tenant", "models", "created", "expires"} | limits == set(entries[0])
 
     def test_needs_no_content_type(self, client):
         assert client.post("/v1/tokens", content=b'{"name":"n","scopes":["audit"]}').status_code == 201
@@ -159,7 +162,8 @@ class TestTokens:
     @pytest.mark.parametrize(
         "body", [b"", b"{", b"[]", b'{"name":"n"}', b'{"name":"n","scopes":[]}', b'{"name":"n","scopes":["root"]}',
                  b'{"name":"","scopes":["infer"]}', b'{"name":"n","scopes":["infer"],"surplus":1}',
-                 b'{"name":"n","scopes":["infer"],"expires":"2030-01-01"}'],
+                 b'{"name":"n","scopes":["infer"],"expires":"2030-01-01"}',
+                 b'{"name":"n","scopes":["infer"],"ceiling":"urgent"}', b'{"name":"n","scopes":["infer"],"rows_s":0}'],
     )  # fmt: skip
     def test_invalid(self, client, body):
         refused(client.post("/v1/tokens", content=body), 400)
@@ -169,6 +173,18 @@ class TestTokens:
         refused(self.issue(client, "narrow", scopes=["publish"], models="m*"), 403, "publish", code="not_permitted")
         refused(self.issue(client, "narrow"), 403, "'m*'", code="not_permitted")
         assert self.issue(client, "narrow", models="m*").status_code == 201
+        paced = self.issue(client, scopes=["infer", "operate"], ceiling="standard", requests_s=5).json()["secret"]
+        within = {"ceiling": "batch", "requests_s": 5, "rows_s": 1}
+        assert self.issue(client, paced, **within).status_code == 201
+        for beyond in ({"ceiling": "realtime"}, {"requests_s": 6}, {"requests_s": None}):
+            refused(self.issue(client, paced, **within | beyond), 403, code="not_permitted")
+
+    def test_an_operator_of_some_models_manages_the_tokens_of_these(self, client, host):
+        host.tokens.grants["peer"] = Grant("peer", frozenset({Scope.INFER}), models="m*")
+        shown = {entry["id"] for entry in client.get("/v1/tokens", headers=as_("narrow")).json()}
+        assert shown == {"narrow", "peer"}
+        refused(client.delete("/v1/tokens/caller", headers=as_("narrow")), 404, code="route_unknown")
+        assert client.delete("/v1/tokens/peer", headers=as_("narrow")).status_code == 204
 
 
 class TestMetrics:

@@ -1,6 +1,7 @@
 """The protocol over gRPC, with Triton's own client and with messages that it would never send."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 
 from api.conftest import standard_host
 from api.double import HostDouble
+from sandseal_host.api.grant import Grant
 from sandseal_host.api.grpc import messages
 from sandseal_host.api.grpc.server import serve_grpc
 from sandseal_host.api.grpc.service import SERVICE
 from sandseal_host.errors import SettingsInvalid
+from sandseal_host.registry.tokens import Rate, Scope
+from sandseal_host.serving.request import BATCH
 
 triton = pytest.importorskip("tritonclient.grpc", reason="needs tritonclient[grpc]")
 
@@ -137,6 +141,31 @@ class TestErrors:
             client, "UNIMPLEMENTED", "classification", outputs=[triton.InferRequestedOutput("y", class_count=3)]
         )
         self.refused(client, "UNIMPLEMENTED", "REST", parameters={"sandseal.receipt": "once"})
+
+    def test_a_hidden_model_is_unknown(self, client):
+        narrow = {"authorization": "Bearer narrow"}
+        for name in ("pair", "none"):
+            self.refused(client, "NOT_FOUND", f"there is no model {name!r}", model=name, headers=narrow)
+            for call in (client.get_model_metadata, client.is_model_ready, client.load_model, client.unload_model):
+                with pytest.raises(triton.InferenceServerException, match=f"NOT_FOUND.*there is no model '{name}'"):
+                    call(name, headers=narrow)
+        assert {m.name for m in client.get_model_repository_index(headers=narrow).models} == {"mlp"}
+
+    def test_rates_and_ceilings(self, client, served):
+        paced = Grant("paced", frozenset({Scope.INFER}), id="paced", ceiling=BATCH, rate=Rate(requests_s=0.1))
+        served.host.tokens.grants["paced"] = paced
+        headers, x = {"authorization": "Bearer paced"}, given("x", np.zeros((1, 16), np.float32), "FP32")
+        client.infer("identity", [x], headers=headers, priority=1)
+        assert served.host.models.get("identity").requests[-1].service_class is BATCH
+        self.refused(client, "RESOURCE_EXHAUSTED", "'paced'", headers=headers)
+
+    def test_acts_are_audited(self, client, served, caplog):
+        caplog.set_level(logging.INFO, "sandseal.audit")
+        client.load_model("mlp", headers=TOKEN)
+        with pytest.raises(triton.InferenceServerException):
+            client.unload_model("mlp", headers={"authorization": "Bearer caller"})
+        told = [(r.getMessage(), r.token, r.outcome) for r in caplog.records if r.name == "sandseal.audit"]
+        assert told == [("gRPC load mlp", "root", "OK"), ("gRPC unload mlp", "caller", "not_permitted")]
 
     def test_an_operator_is_wanted(self, client, served):
         with pytest.raises(triton.InferenceServerException, match="PERMISSION_DENIED"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.test_control import as_
+from api.test_control import SEAL, as_
 from api.test_infer import refused
 
 DIGEST = "a" * 64
@@ -63,8 +63,9 @@ def test_a_permit_is_brought_by_publishers_of_the_model_and_seen_by_them(client,
 def test_explaining(client):
     path = "/v1/trust/explain"
     assert client.post(path, json={"name": "acme.x", "key": "alice"}).json()["text"] == "alice for acme.x"
-    assert client.post(path, json={"bundle": DIGEST}).json()["text"] == DIGEST
-    assert client.post(path, json={"bundle": DIGEST}, headers=as_("publisher")).status_code == 200
+    bundle = client.post("/v1/bundles", content=SEAL).json()["id"]
+    assert client.post(path, json={"bundle": bundle}).json()["text"] == bundle
+    assert client.post(path, json={"bundle": bundle}, headers=as_("publisher")).status_code == 200
     refused(client.post(path, json={"bundle": DIGEST}, headers=as_("caller")), 403, code="not_permitted")
     for body in ({}, {"name": "x"}, {"key": "x"}, {"name": "x", "key": "y", "bundle": DIGEST}, {"bundle": "x"}):
         refused(client.post(path, json=body), 400)

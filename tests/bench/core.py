@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from bench import lanes
+from bench import core_runtime, lanes
 from bench.figure import Figure, Measure, interleave
 from sandseal_host.serving.request import BATCH, CLASSES, REALTIME
 from support.onnx_models import OnnxModel, conv_net, encoder, mlp, wide_mlp
@@ -181,4 +181,5 @@ MEASURES = (
     Measure("realtime under a flood", realtime),
     Measure("overhead", overhead),
     Measure("open loop", curve),
+    *core_runtime.MEASURES,
 )

@@ -17,7 +17,7 @@ from bench.figure import Figure, Measure, interleave
 from bench.load import Target, measure
 from sandseal_sdk import publish
 from sandseal_sdk.build import build_plugin
-from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
 from sandseal_signing.bundle import Discard, open_bundle
 from sandseal_signing.digest import CHUNK
 from sandseal_signing.keys import PrivateKey

@@ -21,7 +21,7 @@ from sandseal_host.sandbox.code_cache import CodeCache
 from sandseal_host.sandbox.compiler import Compiler
 from sandseal_host.tensors import Tensor
 from sandseal_sdk.build import build_plugin
-from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
 from sandseal_signing.manifest import DataType
 from support.venv import NotInstallable, make_venv
 

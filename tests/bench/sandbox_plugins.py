@@ -18,8 +18,8 @@ from bench.figure import Figure, Measure, interleave
 from sandseal_host.sandbox import Plugin, SandboxEngine
 from sandseal_host.tensors import Tensor, pack_bytes
 from sandseal_sdk.build import build_plugin
-from sandseal_sdk.cases import Value
-from sandseal_sdk.oracle import Oracle
+from sandseal_sdk.testing.cases import Value
+from sandseal_sdk.testing.oracle import Oracle
 from sandseal_signing.manifest import DataType
 from support.first_party import PLUGINS, complete
 from support.oracles import installed

@@ -15,7 +15,7 @@ from sandbox.guests import floats, guest, stage_spec
 from sandseal_host.sandbox import SandboxEngine, StagePool, WorkerPlugin, Workers, WorkerStage
 from sandseal_host.tensors import Tensor
 from sandseal_sdk.build import build_plugin
-from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
 from sandseal_signing.manifest import StageSpec
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.figure import Figure, interleave
 from sandseal_sdk.client import Client
 from sandseal_sdk.errors import HostUnreachable
-from sandseal_sdk.transfer import OfferPush, Patience
+from sandseal_sdk.hosts.transfer import OfferPush, Patience
 from sandseal_signing.manifest import render_manifest
 from sandseal_signing.names import MANIFEST
 from sandseal_signing.pack import pack_folder

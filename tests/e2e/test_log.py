@@ -9,9 +9,9 @@ from contextlib import closing, suppress
 
 import pytest
 
-from sandseal_sdk import audit
 from sandseal_sdk.errors import HostRefused, HostUnreachable
-from sandseal_sdk.log_client import LogClient
+from sandseal_sdk.hosts import audit
+from sandseal_sdk.hosts.log_client import LogClient
 from sandseal_signing.auditor import AuditState, check_receipt
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import LogForked, LogRewritten, LogShrunk, LogUnknown, NoteInvalid, ProofInvalid
@@ -38,7 +38,7 @@ def key_of(data) -> VerifierKey:
 
 def look(host, state: AuditState) -> audit.Look:
     with host.client() as client:
-        return audit.look(LogClient(client), state)
+        return audit.look(LogClient(client.get), state)
 
 
 def kinds(seen: audit.Look) -> list[Kind]:

@@ -10,7 +10,7 @@ import pytest
 from sandseal_sdk import publish
 from sandseal_sdk.client import Client
 from sandseal_sdk.errors import HostRefused, HostUnreachable
-from sandseal_sdk.transfer import OfferPush, Patience
+from sandseal_sdk.hosts.transfer import OfferPush, Patience
 from sandseal_signing.pack import pack_folder
 from support.cutting_proxy import cutting_proxy
 from support.onnx_models import mlp
@@ -93,6 +93,6 @@ def test_what_is_refused_is_refused_before_a_blob_is_sent(start, publisher) -> N
 
 def _framing(seal: Path) -> int:
     """Bytes of the archive that are no blob's: head, headers, padding, end."""
-    from sandseal_sdk.seal_index import SealIndex
+    from sandseal_sdk.hosts.seal_index import SealIndex
 
     return seal.stat().st_size - SealIndex.read(seal).size

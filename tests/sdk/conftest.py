@@ -8,7 +8,7 @@ import pytest
 from sandseal_host.sandbox import Plugin, SandboxEngine
 from sandseal_host.tensors import Tensor, pack_bytes, unpack_bytes
 from sandseal_sdk.build import BuildResult
-from sandseal_sdk.scaffold import SOURCES
+from sandseal_sdk.plugin.plugin_spec import LANGUAGES
 from sandseal_signing.manifest import DataType, TensorSpec
 
 Specs = Sequence[tuple[str, str, list[int | str]]]
@@ -31,7 +31,7 @@ def make_plugin(tmp_path: Path) -> Callable[..., Path]:
     ) -> Path:
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        file = SOURCES[language]
+        file = LANGUAGES[language]
         lines = ['schema = "sandseal.plugin/1"', f'name = "{name}"', f'language = "{language}"', f'source = "{file}"']
         lines += ['function = "stage"', 'stage = "pre"', rest]
         for side, specs in (("inputs", inputs), ("outputs", outputs)):

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.errors import ExtraMissing
-from sandseal_sdk.plugin_spec import LANGUAGES, STAGES
+from sandseal_sdk.plugin.plugin_spec import LANGUAGES, STAGES
 from sandseal_sdk.scaffold import new_plugin
-from sandseal_sdk.timing import time_plugin
+from sandseal_sdk.testing.timing import time_plugin
 from support.rust import fetch_debian_rust
 
 INPUTS = {

@@ -6,7 +6,7 @@ import pytest
 
 from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.log import TransparencyLog
-from sandseal_sdk import audit
+from sandseal_sdk.hosts import audit
 from sandseal_signing.auditor import AuditState
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import (

@@ -3,9 +3,9 @@
 import pytest
 from typer.testing import CliRunner
 
-from sandseal_sdk import watch
 from sandseal_sdk.cli import build_app
 from sandseal_sdk.scaffold import new_plugin
+from sandseal_sdk.testing import watch
 
 
 @pytest.fixture

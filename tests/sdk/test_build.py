@@ -6,7 +6,7 @@ import pytest
 
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.wasm_module import read_surface
+from sandseal_sdk.plugin.wasm_module import read_surface
 
 GOOD = """#include <sandseal.h>
 SANDSEAL_STAGE(stage) {

@@ -1,4 +1,4 @@
-from sandseal_sdk.byte_text import ByteText, as_byte_text
+from sandseal_sdk.plugin.byte_text import ByteText, as_byte_text
 
 TEXT = as_byte_text(" \u00c4 \u00e0b\u00a0C ")
 

@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from sandseal_sdk.cases import CaseLimits, read_cases, write_outputs
 from sandseal_sdk.errors import CaseInvalid
-from sandseal_sdk.plugin_spec import read_plugin_spec
-from sandseal_sdk.values import Value
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.values import Value
+from sandseal_sdk.testing.cases import CaseLimits, read_cases, write_outputs
 
 INPUTS = [("x", "FP32", ["n", 2]), ("raw", "UINT8", ["size"]), ("texts", "BYTES", ["n"]), ("one", "BYTES", [1])]
 

@@ -1,7 +1,11 @@
 import json
 
+import pytest
+
+from sandseal_sdk.errors import BuildError
 from sandseal_sdk.toolchains.assemblyscript import read_messages as read_assemblyscript
-from sandseal_sdk.toolchains.diagnostics import build_error, read_diagnostics, undefined_symbols
+from sandseal_sdk.toolchains.compiler import Outcome
+from sandseal_sdk.toolchains.diagnostics import read_diagnostics, settle, undefined_symbols
 from sandseal_sdk.toolchains.rust import read_messages as read_rust
 
 CLANG = r"""In file included from plugin.c:1:
@@ -14,6 +18,12 @@ C:\work\plugin.c:9:1: warning: unused variable 'x' [-Wunused-variable]
 src/deep.h:2:3: fatal error: 'nowhere.h' file not found
 1 error generated.
 """
+
+
+def failure(said):
+    with pytest.raises(BuildError) as caught:
+        settle(Outcome(False, said), read_diagnostics(said), pytest.fail)
+    return caught.value
 
 
 def test_errors_carry_file_line_and_the_quoted_source():
@@ -49,7 +59,7 @@ referenced by:
 
 
 def test_a_mistake_that_shows_in_a_library_is_told_where_the_author_made_it():
-    error = build_error(read_diagnostics(ZIG), ZIG)
+    error = failure(ZIG)
     first, second, quoted, *_ = error.message.splitlines()
     assert first == "plugin.zig:8:39: no tensor has elements of type [2]f32"
     assert second.startswith("/library/sandseal.zig:62:21: ")
@@ -58,8 +68,14 @@ def test_a_mistake_that_shows_in_a_library_is_told_where_the_author_made_it():
 
 
 def test_further_errors_are_counted_and_none_is_said_as_it_is():
-    assert build_error(read_diagnostics(CLANG), CLANG).message.endswith("(and 1 more)")
-    assert build_error([], "no such target\n").message == "the compiler failed: no such target"
+    assert failure(CLANG).message.endswith("(and 1 more)")
+    assert failure("no such target\n").message == "the compiler failed: no such target"
+
+
+def test_warnings_of_a_build_that_succeeds_reach_the_author():
+    lines = []
+    settle(Outcome(True, CLANG), read_diagnostics(CLANG), lines.append)
+    assert len(lines) == 3
 
 
 ASSEMBLYSCRIPT = """WARNING AS201: Conversion from type 'usize' to 'u32' will require an explicit cast.

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from sandseal_sdk.editor import write_editor_settings
-from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
 from sandseal_sdk.scaffold import new_plugin
+from sandseal_sdk.toolchains.editor import write_editor_settings
 
 
 def flags_of(folder):

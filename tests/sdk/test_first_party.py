@@ -18,7 +18,7 @@ from sandseal_host.errors import InputRefused
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.errors import BuildError, PluginFolderInvalid
 from sandseal_sdk.first_party import names, ready_plugin
-from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
 from sandseal_sdk.publish import write_bundle
 from support.first_party import PLUGINS, complete, write_tokenizer
 from support.onnx_models import mlp

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from sandseal_sdk.bundles.keyfiles import read_public_key
 from sandseal_sdk.cli import build_app
 from sandseal_sdk.errors import FileExists
 from sandseal_sdk.importing import import_oms
-from sandseal_sdk.keyfiles import read_public_key
 from sandseal_signing.envelope import MEDIA_TYPE, PAYLOAD_TYPE, pae
 from sandseal_signing.errors import FileMissing, KeyInvalid
 from sandseal_signing.manifest import parse_manifest

@@ -6,7 +6,7 @@ import pytest
 
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.scaffold import SOURCES
+from sandseal_sdk.plugin.plugin_spec import LANGUAGES
 from support.rust import find_rust_or_skip
 
 GOOD: Mapping[str, str] = {
@@ -60,10 +60,10 @@ def test_a_compile_error_shows_the_authors_file_and_line(language, make_plugin):
         build_plugin(folder)
     line = next(i for i, text in enumerate(GOOD[language].splitlines(), 1) if "call.input(0)" in text)
     first, *rest = caught.value.message.splitlines()
-    assert first.startswith(f"{SOURCES[language]}:{line}:")
+    assert first.startswith(f"{LANGUAGES[language]}:{line}:")
     assert "nothing" in first
     assert any("call.input(nothing)" in quoted for quoted in rest)
-    assert (caught.value.data["file"], caught.value.data["line"]) == (SOURCES[language], line)
+    assert (caught.value.data["file"], caught.value.data["line"]) == (LANGUAGES[language], line)
 
 
 def test_a_mistake_that_shows_in_the_library_is_told_where_the_author_made_it(language, make_plugin):
@@ -78,7 +78,7 @@ def test_a_mistake_that_shows_in_the_library_is_told_where_the_author_made_it(la
     with pytest.raises(BuildError) as caught:
         build_plugin(make_plugin(language, source))
     line = next(i for i, text in enumerate(source.splitlines(), 1) if wrong[language] in text)
-    assert (caught.value.data["file"], caught.value.data["line"]) == (SOURCES[language], line)
+    assert (caught.value.data["file"], caught.value.data["line"]) == (LANGUAGES[language], line)
 
 
 def test_what_plugin_toml_does_not_allow_is_found_at_once(language, make_plugin):

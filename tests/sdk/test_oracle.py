@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from sandseal_sdk.oracle import Oracle
-from sandseal_sdk.plugin_spec import read_plugin_spec
-from sandseal_sdk.values import Value
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.values import Value
+from sandseal_sdk.testing.oracle import Oracle
 
 SOURCE = """
 def stage(x, texts, one, table):

@@ -1,7 +1,7 @@
 import pytest
 
 from sandseal_sdk.errors import PluginFolderInvalid
-from sandseal_sdk.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
 from sandseal_signing.manifest import DataType, Limits, StageSpec, TensorSpec
 
 GOOD = """

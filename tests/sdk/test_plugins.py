@@ -14,8 +14,8 @@ from first_party import load
 from sandseal_host.errors import InputRefused
 from sandseal_sdk import harness
 from sandseal_sdk.build import build_plugin
-from sandseal_sdk.plugin_spec import read_plugin_spec
-from sandseal_sdk.wasm_module import read_surface
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
+from sandseal_sdk.plugin.wasm_module import read_surface
 from support.first_party import complete
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"

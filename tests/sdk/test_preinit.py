@@ -9,11 +9,11 @@ import pytest
 from wasmtime import Engine, Instance, Module, Store, wat2wasm
 
 from sandseal_host.sandbox import take_snapshot
-from sandseal_sdk import preinit
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.preinit import preinitialise
-from sandseal_sdk.wasm_module import Id, read_sections, read_surface
+from sandseal_sdk.plugin import preinit
+from sandseal_sdk.plugin.preinit import preinitialise
+from sandseal_sdk.plugin.wasm_module import Id, read_sections, read_surface
 
 WAT = """
 (module

@@ -1,7 +1,7 @@
 import pytest
 
-from sandseal_sdk.plugin_spec import read_plugin_spec
-from sandseal_sdk.toolchains.plugin_source import Unsupported, parse_source
+from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
+from sandseal_sdk.toolchains.plugin_source import Unsupported
 from sandseal_sdk.toolchains.signature import read_settings
 
 REST = """imports = ["asset"]
@@ -15,9 +15,12 @@ TAKES = "*, top_k, scale: float, who: str, weights: dict[str, float], on: bool, 
 @pytest.fixture
 def read(make_plugin):
     spec = read_plugin_spec(make_plugin("python", "", [("x", "FP32", ["n"]), ("t", "BYTES", [1])], rest=REST))
-    return lambda parameters: read_settings(
-        spec, parse_source("plugin.py", f"def stage({parameters}):\n  pass", "stage")
-    )
+
+    def read(parameters):
+        (spec.folder / spec.source).write_text(f"def stage({parameters}):\n  pass")
+        return read_settings(spec)
+
+    return read
 
 
 def test_settings_come_from_the_request_the_config_or_plugin_toml(read):

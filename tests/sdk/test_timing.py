@@ -2,7 +2,7 @@ import pytest
 
 from sandseal_sdk.errors import CaseInvalid
 from sandseal_sdk.scaffold import new_plugin
-from sandseal_sdk.timing import time_plugin
+from sandseal_sdk.testing.timing import time_plugin
 
 
 def test_cases_that_end_well_are_timed(tmp_path):

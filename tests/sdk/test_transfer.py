@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from sandseal_sdk.errors import HostRefused, HostUnreachable
-from sandseal_sdk.seal_index import SealIndex
-from sandseal_sdk.transfer import OfferPush, Patience
+from sandseal_sdk.hosts.seal_index import SealIndex
+from sandseal_sdk.hosts.transfer import OfferPush, Patience
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import SealInvalid, Unsigned
 from sandseal_signing.keys import PrivateKey

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandseal_sdk.trust_file import Enrolment, enrol
+from sandseal_sdk.bundles.trust_file import Enrolment, enrol
 from sandseal_signing.errors import PolicyInvalid
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.trust import TrustedKey, TrustPolicy

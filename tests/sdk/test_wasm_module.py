@@ -2,7 +2,7 @@ import pytest
 from wasmtime import Engine as WasmEngine
 from wasmtime import Module, wat2wasm
 
-from sandseal_sdk.wasm_module import Id, Section, read_surface, strip_debug, write_module
+from sandseal_sdk.plugin.wasm_module import Id, Section, read_surface, strip_debug, write_module
 
 WAT = """
 (module

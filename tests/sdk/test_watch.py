@@ -1,6 +1,6 @@
 import os
 
-from sandseal_sdk.watch import changes
+from sandseal_sdk.testing.watch import changes
 
 
 def test_every_change_of_a_source_or_case_is_seen_once(tmp_path):

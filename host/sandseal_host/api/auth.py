@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from time import monotonic
 
+from sandseal_host.api.audit import note_stranger
 from sandseal_host.api.grant import ANONYMOUS, Grant
 from sandseal_host.api.pace import Paces
 from sandseal_host.api.ports import Tokens
@@ -65,6 +66,7 @@ class Doorkeeper:
         except NotAuthenticated:
             self._known.pop(key, None)
             self._throttle.failed(address)
+            note_stranger(address)
             raise
 
     async def _check(self, key: bytes, secret: str) -> Grant:

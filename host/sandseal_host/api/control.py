@@ -10,6 +10,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
+from sandseal_host.api.audit import AuditMiddleware
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.dataplane import send_answer
 from sandseal_host.api.errors import MethodWrong, RouteUnknown
@@ -35,6 +36,7 @@ def create_control() -> FastAPI:
         exception_handlers={HTTPException: _translated, RequestValidationError: _translated},
     )
     control.add_middleware(ProblemMiddleware)
+    control.add_middleware(AuditMiddleware)
     document_both_planes(control)
     return control
 

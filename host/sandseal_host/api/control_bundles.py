@@ -1,5 +1,6 @@
 """The control plane's bundles: upload, list, show, delete."""
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request, Response
@@ -52,9 +53,10 @@ def visible_bundle(bundles: Bundles, bundle_id: str, grant: Grant) -> BundleEntr
     """The bundle of this id.
 
     Raises:
-        BundleUnknown: there is none that the bearer may see.
+        BundleUnknown: there is none that the bearer may see; the answer does not tell whether there is another.
     """
-    entry = bundles.entry(bundle_id)
-    if not grant.sees(entry.name):
-        raise BundleUnknown(f"no bundle {bundle_id[:80]!r}", bundle=bundle_id[:80])
-    return entry
+    with suppress(BundleUnknown):
+        entry = bundles.entry(bundle_id)
+        if grant.sees(entry.name):
+            return entry
+    raise BundleUnknown(f"there is no bundle {bundle_id[:80]!r}", bundle=bundle_id[:80])

@@ -7,8 +7,8 @@ from fastapi import FastAPI, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
+from sandseal_host.api.body import read_body
 from sandseal_host.api.control_bundles import visible_bundle
-from sandseal_host.api.control_signatures import limited_body
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.offer_port import BlobEntry, OfferEntry, Offers
 from sandseal_host.api.permit import permit
@@ -52,7 +52,7 @@ def add_offer_routes(
 
     @control.post("/v1/bundles/offers", summary="Offer a bundle", openapi_extra=_HEAD_BODY)
     async def offer(request: Request, grant: Annotated[Grant, publishers]) -> OfferEntry:
-        return await run_in_threadpool(offers.offer, await limited_body(request, _MAX_HEAD_BYTES), grant)
+        return await run_in_threadpool(offers.offer, await read_body(request, _MAX_HEAD_BYTES), grant)
 
     @control.delete("/v1/bundles/offers/{bundle_id}", status_code=204, summary="Withdraw an offer")
     def withdraw(bundle_id: str, grant: Annotated[Grant, publishers]) -> None:

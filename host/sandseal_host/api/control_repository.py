@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Request
 
 from sandseal_host.api.auth import Doorkeeper
+from sandseal_host.api.body import read_body
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.json_document import load_object
 from sandseal_host.api.metadata import index_entry
@@ -47,7 +48,7 @@ def add_repository_routes(control: FastAPI, models: Models, lifecycle: Lifecycle
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    text = await request.body()
+    text = await read_body(request)
     return load_object(text) if text.strip() else {}
 
 

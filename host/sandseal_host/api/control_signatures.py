@@ -11,7 +11,6 @@ from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import BundleEntry, Bundles
 from sandseal_host.api.uploads import Transfers
-from sandseal_host.errors import TooLarge
 from sandseal_host.registry.tokens import Scope
 from sandseal_signing.digest import Readable, read_chunks
 from sandseal_signing.envelope import MAX_FILE_BYTES, MEDIA_TYPE
@@ -46,17 +45,3 @@ def add_signature_routes(control: FastAPI, bundles: Bundles, uploads: Transfers,
 
 def _read(stream: Readable) -> bytes:
     return b"".join(map(bytes, read_chunks(stream)))
-
-
-async def limited_body(request: Request, limit: int) -> bytes:
-    """A request's body, which is never buffered beyond `limit` bytes.
-
-    Raises:
-        TooLarge: it has more.
-    """
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise TooLarge(f"the body has over {limit} bytes", limit=limit)
-    return bytes(body)

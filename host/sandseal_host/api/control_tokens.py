@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
+from sandseal_host.api.body import read_body
 from sandseal_host.api.errors import RouteUnknown
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
@@ -50,7 +51,7 @@ def add_token_routes(control: FastAPI, tokens: Tokens, door: Doorkeeper) -> None
 
     @control.post("/v1/tokens", status_code=201, summary="Issue a token", openapi_extra=_TOKEN_BODY)
     async def issue(request: Request, grant: Annotated[Grant, operator]) -> IssuedToken:
-        wanted, expires = _parse(await request.body())
+        wanted, expires = _parse(await read_body(request))
         _check_within(grant, wanted)
         entry, secret = await run_in_threadpool(tokens.issue, wanted, expires)
         return IssuedToken(token=entry, secret=secret)

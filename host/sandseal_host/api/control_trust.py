@@ -8,9 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.control_signatures import limited_body
+from sandseal_host.api.body import read_body
+from sandseal_host.api.control_bundles import visible_bundle
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
+from sandseal_host.api.ports import Bundles
 from sandseal_host.api.trust_port import PermitEntry, RevocationEntry, Trust, Withdrawn
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.registry.revocations import Target
@@ -63,7 +65,7 @@ class Revoking(BaseModel):
     withdrawn: list[Withdrawn]
 
 
-def add_trust_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
+def add_trust_routes(control: FastAPI, trust: Trust, bundles: Bundles, door: Doorkeeper) -> None:
     """Add the routes under /v1/trust and /v1/revocations."""
     _add_permit_routes(control, trust, door)
     readers = permit(door, Scope.TRUST, Scope.OPERATE, Scope.AUDIT)
@@ -76,15 +78,17 @@ def add_trust_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
 
     @control.put("/v1/trust", summary="Put a policy in force that its root signed", openapi_extra=_POLICY_BODY)
     async def replace(request: Request, grant: Annotated[Grant, trusted]) -> Mapping[str, Any]:
-        return await run_in_threadpool(trust.replace, await limited_body(request, MAX_FILE_BYTES), grant)
+        return await run_in_threadpool(trust.replace, await read_body(request, MAX_FILE_BYTES), grant)
 
     @control.post("/v1/trust/explain", summary="Why a signature counts or not", openapi_extra=_body(Question))
     async def explain(request: Request, grant: Annotated[Grant, askers]) -> Mapping[str, Any]:
-        asked = _parse(Question, await request.body())
+        asked = _parse(Question, await read_body(request))
         if asked.bundle is not None and asked.name is None and asked.key is None:
-            return await run_in_threadpool(trust.explain_bundle, asked.bundle)
+            bundle = await run_in_threadpool(visible_bundle, bundles, asked.bundle, grant)
+            return await run_in_threadpool(trust.explain_bundle, bundle.id)
         if asked.name is None or asked.key is None or asked.bundle is not None:
             raise RequestInvalid("ask about a name and a key, or about a bundle", hint='{"name": ..., "key": ...}')
+        grant.need_model(asked.name)
         return await run_in_threadpool(trust.explain, asked.name, asked.key)
 
     @control.get("/v1/revocations", summary="Every revocation")
@@ -93,7 +97,7 @@ def add_trust_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None:
 
     @control.post("/v1/revocations", status_code=201, summary="Revoke for ever", openapi_extra=_body(RevocationRequest))
     async def revoke(request: Request, grant: Annotated[Grant, trusted]) -> Revoking:
-        wanted = _parse(RevocationRequest, await request.body())
+        wanted = _parse(RevocationRequest, await read_body(request))
         gone = await run_in_threadpool(trust.revoke, wanted.target, wanted.digest, wanted.reason, grant)
         return Revoking(withdrawn=list(gone))
 
@@ -108,7 +112,7 @@ def _add_permit_routes(control: FastAPI, trust: Trust, door: Doorkeeper) -> None
 
     @control.post("/v1/trust/permits", status_code=201, summary="Bring a permit", openapi_extra=_PERMIT_BODY)
     async def bring(request: Request, grant: Annotated[Grant, bringers]) -> PermitEntry:
-        return await run_in_threadpool(trust.permit, await limited_body(request, MAX_BYTES), grant)
+        return await run_in_threadpool(trust.permit, await read_body(request, MAX_BYTES), grant)
 
 
 def _body(model: type[BaseModel]) -> dict[str, Any]:

@@ -32,6 +32,8 @@ class DataPlane:
 
 async def send_answer(answer: Answer, send: Send) -> None:
     """Send an answer through ASGI."""
-    headers = [*answer.headers, (b"content-length", b"%d" % len(answer.body))]
+    headers = [*answer.headers, (b"content-length", b"%d" % answer.size)]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    pieces = (answer.body, *answer.tail)
+    for i, piece in enumerate(pieces, 1):
+        await send({"type": "http.response.body", "body": piece, "more_body": i < len(pieces)})

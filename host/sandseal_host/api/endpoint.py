@@ -48,7 +48,7 @@ class Endpoint:
         receipts: Receipts,
     ) -> None:
         self.models, self.lifecycle, self.door, self.settings = models, lifecycle, door, settings
-        self.edge = Edge(models, PreparedModels(settings, metrics), receipts, settings.default_class)
+        self.edge = Edge(models, PreparedModels(settings, metrics), receipts, settings.default_class, settings.max_ratio)
         self._inference = InferencePath(self.edge, door)
         self._protocol, self._plain = ProtocolForm(settings), CallForm(settings)
         self._actions: dict[Action, Callable[[Route, Exchange], Awaitable[Answer]]] = {

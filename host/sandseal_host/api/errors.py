@@ -4,12 +4,16 @@ ClientError (sandseal_host.errors)
 ├── RouteUnknown            no such path
 ├── MethodWrong             the path is there, the method is not; `allow` lists those that are
 ├── MediaTypeWrong          a body of this content type is not taken here
+├── HeadersTooLarge         a request's head, in bytes or fields
+├── TooSlow                 a request that trickles in
 └── EncodingUnsupported     a Content-Encoding other than gzip, deflate, identity
+Busy
+└── ConnectionsFull         as many connections are open as may
 """
 
 from typing import Any
 
-from sandseal_host.errors import ClientError, UnsupportedRequest
+from sandseal_host.errors import Busy, ClientError, UnsupportedRequest
 
 
 class RouteUnknown(ClientError):
@@ -33,6 +37,27 @@ class MediaTypeWrong(ClientError):
     """The body's content type is not taken here."""
 
     code = "media_type_unsupported"
+
+
+class HeadersTooLarge(ClientError):
+    """The request's head is larger than the host reads."""
+
+    code = "headers_too_large"
+    hint = "send fewer or shorter header fields, or ask the operator to raise the limit named"
+
+
+class TooSlow(ClientError):
+    """The request came so slowly that the host waits no longer."""
+
+    code = "too_slow"
+    hint = "send it at once, or ask the operator to raise SANDSEAL_SLOW_S"
+
+
+class ConnectionsFull(Busy):
+    """As many connections are open as may."""
+
+    code = "connections_full"
+    hint = "come back after Retry-After seconds, and keep connections open instead of opening new ones"
 
 
 class EncodingUnsupported(UnsupportedRequest):

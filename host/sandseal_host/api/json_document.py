@@ -5,25 +5,35 @@ word. The number of colons tells whether that can have happened: outside strings
 """
 
 import json
+import re
 from typing import Any, NoReturn
 
 import orjson
 
-from sandseal_host.errors import RequestInvalid
+from sandseal_host.api.settings import JsonLimits
+from sandseal_host.errors import RequestInvalid, TooLarge
 
 JsonObject = dict[str, Any]
 
+# Possessive, and satisfied without a closing quote: each byte is looked at once, whatever the text.
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_LIMITS = JsonLimits()
 
-def load_object(text: bytes, what: str = "the request") -> JsonObject:
+
+def load_object(text: bytes, what: str = "the request", limits: JsonLimits = _LIMITS) -> JsonObject:
     """Parse a JSON object in UTF-8; NaN, Infinity and -Infinity count as numbers.
 
     Args:
         text: the document.
         what: its name, for errors.
+        limits: how many values it may have, and how deep they may nest.
 
     Raises:
-        RequestInvalid: not JSON, nested deeper than the parser goes, a member named twice, or not an object.
+        RequestInvalid: not JSON, nested too deep, a member named twice, or not an object.
+        TooLarge: it has too many values.
     """
+    _check_limits(text, what, limits)
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -36,6 +46,26 @@ def load_object(text: bytes, what: str = "the request") -> JsonObject:
     if type(document) is not dict:
         raise RequestInvalid(f"{what} is not a JSON object")
     return document
+
+
+def _check_limits(text: bytes, what: str, limits: JsonLimits) -> None:
+    """Refuse, before it is parsed, what would make more or deeper objects than a request needs."""
+    if (commas := text.count(b",")) >= limits.values:
+        raise TooLarge(
+            f"{what} has over {limits.values} values",
+            hint="send tensors as binary, or ask the operator to raise SANDSEAL_MAX_JSON_VALUES",
+            limit=limits.values, got=commas + 1,
+        )  # fmt: skip
+    brackets = text.translate(None, _NO_BRACKETS)
+    for _ in range(limits.depth):  # each round takes the innermost away
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    depth = 0
+    for bracket in _STRING.sub(b"", text).translate(None, _NO_BRACKETS) if brackets else b"":  # some were in strings
+        depth += 1 if bracket in b"[{" else -1
+        if depth > limits.depth:
+            raise RequestInvalid(f"{what} nests deeper than {limits.depth} levels", limit=limits.depth)
 
 
 def _members(document: Any) -> int:

@@ -1,7 +1,6 @@
 """How often somebody may ask: token buckets, of one token and of all of a tenant's."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from time import monotonic
 
 from sandseal_host.errors import RateLimited
@@ -9,116 +8,92 @@ from sandseal_host.registry.tokens import Rate
 
 
 class Bucket:
-    """Fills at a steady rate up to one second's worth; whoever finds it not empty may overdraw it.
+    """Fills at a steady rate up to one second's worth; whoever finds one in it may overdraw it.
 
-    So a request of more rows than a second's is possible, and pays for them with the wait of those behind it.
-
-    Args:
-        rate: how much comes in a second.
-    """
-
-    __slots__ = ("_at", "_level", "_most", "_rate")
-
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._most = self._level = max(rate, 1.0)
-        self._at = monotonic()
-
-    def wait_s(self) -> float:
-        """Seconds until it is not empty; 0 when it is not."""
-        now = monotonic()
-        self._level = min(self._most, self._level + (now - self._at) * self._rate)
-        self._at = now
-        return 0.0 if self._level >= 1.0 else (1.0 - self._level) / self._rate
-
-    def take(self, count: float) -> None:
-        """Take out so much, whether it is there or not."""
-        self._level -= count
-
-
-@dataclass(frozen=True, slots=True)
-class Meter:
-    """The buckets of one rate.
+    So a request of more rows than a second's is possible, and those behind it wait for what it took. Kept are not
+    contents but times (as in the generic cell rate algorithm), so that a look is one comparison.
 
     Args:
-        whose: whose rate it is, for the refusal.
-        requests: None where requests have no limit.
-        rows: None where rows have none.
+        what: it counts, `requests` or `rows`.
+        rate: how many come in a second.
+        whose: rate it is, for the refusal.
     """
 
-    whose: str
-    requests: Bucket | None
-    rows: Bucket | None
+    __slots__ = ("_cost_s", "_full_at", "_rows", "_slack_s", "free_at", "what", "whose")
 
-    def check(self) -> None:
-        """Let a request on.
+    def __init__(self, what: str, rate: float, whose: str) -> None:
+        self.what, self.whose = what, whose
+        self._rows = what == "rows"
+        self._cost_s = 1.0 / rate
+        self._slack_s = (max(rate, 1.0) - 1.0) / rate
+        self._full_at = 0.0
+        self.free_at = 0.0
 
-        Raises:
-            RateLimited: with the seconds until one of its kind may come again.
-        """
-        for what, bucket in (("requests", self.requests), ("rows", self.rows)):
-            if bucket is not None and (wait := bucket.wait_s()):
-                raise RateLimited(f"{self.whose} has sent its {what} of this second", retry_after=wait, limited=what)
-
-    def take(self, rows: int) -> None:
-        """Count a request that was let on."""
-        if self.requests is not None:
-            self.requests.take(1.0)
-        if self.rows is not None:
-            self.rows.take(rows)
+    def take(self, rows: int, now: float) -> None:
+        """Take out what a request of so many rows costs, whether it is there or not."""
+        self._full_at = max(self._full_at, now) + (rows if self._rows else 1) * self._cost_s
+        self.free_at = self._full_at - self._slack_s
 
 
 class Pace:
-    """Every meter that one token's requests count on.
+    """Every bucket that one token's requests take from.
 
     Args:
-        meters: its own, and its tenant's.
+        buckets: its own, and its tenant's.
     """
 
-    __slots__ = ("_meters",)
+    __slots__ = ("_buckets",)
 
-    def __init__(self, meters: Iterable[Meter]) -> None:
-        self._meters = tuple(meters)
+    def __init__(self, buckets: tuple[Bucket, ...]) -> None:
+        self._buckets = buckets
 
-    def check(self) -> None:
-        """Let a request on; raises as `Meter.check` does, and counts nothing."""
-        for meter in self._meters:
-            meter.check()
+    def check(self) -> float:
+        """Let a request on, which is not counted yet; returns the time of the monotonic clock.
+
+        Raises:
+            RateLimited: with the seconds until one may come again.
+        """
+        now = monotonic()
+        for bucket in self._buckets:
+            if now < bucket.free_at:
+                message = f"{bucket.whose} has sent its {bucket.what} of this second"
+                raise RateLimited(message, retry_after=bucket.free_at - now, limited=bucket.what)
+        return now
 
     def take(self, rows: int) -> None:
-        """Let a request of so many rows on, and count it; raises as `Meter.check` does."""
-        self.check()
-        for meter in self._meters:
-            meter.take(rows)
+        """Let a request of so many rows on, and count it; raises as `check` does, and then counts nothing."""
+        now = self.check()
+        for bucket in self._buckets:
+            bucket.take(rows, now)
 
 
 class Paces:
-    """The paces of all who have one; a meter goes on where it stood when a token is checked again.
+    """The paces of all who have one; buckets go on where they stood when a token is checked again.
 
     Args:
         tenants: the rates of tenants that have one.
     """
 
     def __init__(self, tenants: Mapping[str, Rate]) -> None:
-        self._tenants = {tenant: _meter(f"the tenant {tenant!r}", rate) for tenant, rate in tenants.items()}
-        self._tokens: dict[str, tuple[Rate, Meter]] = {}
+        self._tenants = {tenant: _buckets(rate, f"the tenant {tenant!r}") for tenant, rate in tenants.items()}
+        self._tokens: dict[str, tuple[Rate, tuple[Bucket, ...]]] = {}
 
     def of(self, token_id: str, name: str, rate: Rate, tenant: str) -> Pace | None:
         """The pace of a token; None when nothing limits it."""
-        meters = [meter] if (meter := self._tenants.get(tenant)) else []
+        buckets = self._tenants.get(tenant, ())
         if rate:
-            known, meter = self._tokens.get(token_id, (None, None))
-            if meter is None or known != rate:
-                meter = _meter(f"the token {name!r}", rate)
-                self._tokens[token_id] = (rate, meter)
-            meters.append(meter)
-        return Pace(meters) if meters else None
+            known, own = self._tokens.get(token_id, (None, ()))
+            if known != rate:
+                own = _buckets(rate, f"the token {name!r}")
+                self._tokens[token_id] = (rate, own)
+            buckets = (*own, *buckets)
+        return Pace(buckets) if buckets else None
 
     def forget(self, token_id: str) -> None:
-        """Drop the meter of a token that is gone."""
+        """Drop the buckets of a token that is gone."""
         self._tokens.pop(token_id, None)
 
 
-def _meter(whose: str, rate: Rate) -> Meter:
-    buckets = [Bucket(per_s) if per_s is not None else None for per_s in (rate.requests_s, rate.rows_s)]
-    return Meter(whose, *buckets)
+def _buckets(rate: Rate, whose: str) -> tuple[Bucket, ...]:
+    limits = (("requests", rate.requests_s), ("rows", rate.rows_s))
+    return tuple(Bucket(what, per_s, whose) for what, per_s in limits if per_s is not None)

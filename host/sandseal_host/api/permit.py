@@ -10,12 +10,15 @@ from sandseal_host.registry.tokens import Scope
 
 
 def permit(door: Doorkeeper, *scopes: Scope) -> Any:
-    """A dependency that admits tokens with one of these scopes, or any token when there are none."""
+    """A dependency that admits tokens with one of these scopes, or any token when there are none.
+
+    It leaves the grant in the request's state, for the audit log.
+    """
 
     async def admit(request: Request) -> Grant:
         header = request.headers.get("authorization")
         address = request.client.host if request.client else "unknown"
-        grant = await door.admit(header.encode("latin-1") if header else None, address)
+        grant = request.state.grant = await door.admit(header.encode("latin-1") if header else None, address)
         if scopes:
             grant.need(*scopes)
         return grant

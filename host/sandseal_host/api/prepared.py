@@ -54,7 +54,7 @@ class PreparedModels:
         manifest = model.manifest
         prepared = self._prepared[model.bundle_id] = Prepared(
             manifest,
-            RequestDecoder(manifest, self._terms),
+            RequestDecoder(manifest, self._terms, self._settings.json),
             ResponseEncoder(manifest, model.bundle_id, self._settings.nonfinite),
             self._metrics.meter(manifest.name, manifest.version),
         )

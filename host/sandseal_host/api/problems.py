@@ -32,9 +32,11 @@ STATUS: dict[type[SandsealError], int] = {
     host.Revoked: 410,  # not 503: asking again is of no use
     http.RouteUnknown: 404,
     http.MethodWrong: 405,
+    http.TooSlow: 408,
     host.TooLarge: 413,
     host.QuotaExceeded: 413,
     http.MediaTypeWrong: 415,
+    http.HeadersTooLarge: 431,
     host.ClientGone: 499,
     host.UnsupportedRequest: 501,
     http.EncodingUnsupported: 501,
@@ -46,6 +48,7 @@ STATUS: dict[type[SandsealError], int] = {
     host.DeadlineImpossible: 503,
     host.NotReady: 503,
     host.CircuitOpen: 503,
+    http.ConnectionsFull: 503,
     host.ShuttingDown: 503,
     # The publisher must change the bundle.
     signing.KeyInvalid: 400,

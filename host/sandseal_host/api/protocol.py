@@ -11,19 +11,21 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from sandseal_host.api.answer import Answer
+from sandseal_host.api.connection import BoundedProtocol
 from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.direct import DirectCall
 from sandseal_host.api.exchange import Exchange, check_size
+from sandseal_host.api.problems import problem
 from sandseal_host.api.routes import Route, match_route
 from sandseal_host.api.visit import Visit
 
 _JOINED_BYTES = 64 * 1024  # up to here copying a body behind its head costs less than a second write
 
 
-class DataPlaneProtocol(HttpToolsProtocol):
+class DataPlaneProtocol(BoundedProtocol):
     """One connection; answers the data plane's routes itself when the application is a `DataPlane`."""
 
     cycle: Any  # a RequestResponseCycle, or a DirectCall in its place
@@ -32,10 +34,12 @@ class DataPlaneProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Keep what the parser says of a request; a scope is made only where one is needed."""
+        self.begin_head()
         self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_headers_complete(self) -> None:
         """Choose the way that a request takes."""
+        self.check_head()
         visit = self._visit()
         if visit is None:
             self._make_scope()
@@ -53,6 +57,7 @@ class DataPlaneProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Start a direct call, whose body is complete now; all others have begun with their headers."""
+        self.end_request()
         call, self._receiving = self._receiving, None
         if call is None:
             super().on_message_complete()
@@ -66,6 +71,10 @@ class DataPlaneProtocol(HttpToolsProtocol):
         if isinstance(self.cycle, DirectCall):
             self.cycle = None
         super().connection_lost(exc)
+
+    def refuse(self, error: Exception) -> None:
+        """Write the answer that tells of an error, and close the connection."""
+        self._write(problem(error), keep_alive=False)
 
     def _visit(self) -> Visit | None:
         """The visit of a request that can be answered without a task."""
@@ -122,12 +131,14 @@ class DataPlaneProtocol(HttpToolsProtocol):
         body = answer.body
         lines = [_status_line(answer.status)]
         lines += [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.headers)]
-        lines.append(b"content-length: %d\r\n%b" % (len(body), b"\r\n" if keep_alive else b"connection: close\r\n\r\n"))
-        if len(body) <= _JOINED_BYTES:
+        lines.append(
+            b"content-length: %d\r\n%b" % (answer.size, b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
+        )
+        if not answer.tail and len(body) <= _JOINED_BYTES:
             lines.append(body)
             self.transport.write(b"".join(lines))
         else:
-            self.transport.writelines((b"".join(lines), body))
+            self.transport.writelines((b"".join(lines), body, *answer.tail))
         if not keep_alive:
             self.transport.close()
 

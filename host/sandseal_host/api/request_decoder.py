@@ -14,6 +14,7 @@ from sandseal_host.api.inference import Inference, Plan
 from sandseal_host.api.json_document import JsonObject, load_object
 from sandseal_host.api.json_slot import JsonSlot, is_skeleton, split_data
 from sandseal_host.api.json_tensor import tensor_from_json
+from sandseal_host.api.settings import JsonLimits
 from sandseal_host.api.signature import Signature, check_type, read_shape
 from sandseal_host.api.terms import Terms, read_terms
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
@@ -34,11 +35,12 @@ class RequestDecoder:
     Args:
         manifest: whose public inputs and outputs count.
         default: the terms of requests that name none.
+        limits: what their JSON may have.
     """
 
-    def __init__(self, manifest: Manifest, default: Terms) -> None:
+    def __init__(self, manifest: Manifest, default: Terms, limits: JsonLimits | None = None) -> None:
         self.signature = Signature(manifest)
-        self._default = default
+        self._default, self._limits = default, limits or JsonLimits()
         self._plans: dict[bytes, Plan] = {}
         self._skeletons: dict[bytes, tuple[JsonSlot, Plan]] = {}
 
@@ -103,7 +105,7 @@ class RequestDecoder:
             _remember(self._skeletons, skeleton, (JsonSlot(spec, tensor.shape), replace(plan, inputs=())))
 
     def _plan(self, text: bytes) -> Plan:
-        document = load_object(text)
+        document = load_object(text, limits=self._limits)
         parameters = _member(document, "parameters", dict, _NOTHING)
         binary = _member(parameters, "binary_data_output", bool, False)
         axes: dict[str, int] = {}

@@ -5,10 +5,14 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import Literal
+from typing import Any
 
 import uvicorn
+
+from sandseal_host.api.settings import ConnectionLimits
+from sandseal_host.settings import Settings
 
 
 class _Server(uvicorn.Server):
@@ -42,41 +46,43 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def _protocol() -> type[asyncio.Protocol] | Literal["h11"]:
+def _protocol(limits: ConnectionLimits) -> Any:
     """The data plane's own protocol where httptools is installed; elsewhere its ASGI face answers."""
     try:
         from sandseal_host.api.protocol import DataPlaneProtocol
     except ModuleNotFoundError:
         return "h11"
-    return DataPlaneProtocol
+    return partial(DataPlaneProtocol, limits=limits)
 
 
 async def serve(
     app: Callable[..., Awaitable[None]],
+    settings: Settings,
     *,
-    host: str,
-    port: int,
-    root_path: str = "",
-    drain_s: float = 30.0,
     listening: Callable[[str, int], None],
     stopping: Callable[[], None],
 ) -> None:
     """Serve until SIGTERM or SIGINT, then let running requests end.
 
     Args:
-        host: address to bind.
-        port: port to bind; 0 picks a free one.
-        root_path: prefix that a proxy in front strips.
-        drain_s: seconds that running requests get at the end.
+        settings: address, port, limits of connections, and how long running requests get at the end.
         listening: called with address and port once connections are taken.
         stopping: called when a signal asks to stop.
     """
+    limits = ConnectionLimits(
+        head_bytes=settings.max_head_kib << 10,
+        headers=settings.max_headers,
+        connections=settings.max_connections,
+        slow_s=settings.slow_s,
+        slow_bytes_s=settings.slow_bytes_s,
+    )
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
-        root_path=root_path,
-        http=_protocol(),
+        host=settings.host,
+        port=settings.port,
+        root_path=settings.root_path,
+        http=_protocol(limits),
+        h11_max_incomplete_event_size=limits.head_bytes,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -84,7 +90,7 @@ async def serve(
         proxy_headers=False,
         server_header=False,
         date_header=True,
-        timeout_graceful_shutdown=int(drain_s) or None,
+        timeout_graceful_shutdown=int(settings.drain_s) or None,
         backlog=2048,
     )
     await _Server(config, listening, stopping).serve()

@@ -1,11 +1,43 @@
 """What an operator may set about the edge."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sandseal_host.api.access import Access
 
 NonFinite = Literal["literal", "null", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLimits:
+    """What a JSON document may have.
+
+    Args:
+        values: The most values, counted by commas.
+        depth: How deep arrays and objects may nest.
+    """
+
+    values: int = 2_000_000
+    depth: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may take, and how many there may be.
+
+    Args:
+        head_bytes: The largest head of a request, its target and header fields.
+        headers: The most header fields of one request.
+        connections: The most connections that are open at once.
+        slow_s: Seconds in which a head has to be complete, and a body or an answer has to get on.
+        slow_bytes_s: What a body or an answer has to get on by, in bytes a second.
+    """
+
+    head_bytes: int = 32 << 10
+    headers: int = 100
+    connections: int = 4096
+    slow_s: float = 60.0
+    slow_bytes_s: float = 1024.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +47,10 @@ class ApiSettings:
     Args:
         max_body_bytes: The largest inference body, also after decompression.
         max_json_bytes: The largest JSON part of an inference body; parsing it holds the interpreter.
+        json: What that JSON may have.
+        max_ratio: How many times as large as it came a body may become by decompression, beyond a mebibyte.
+        max_head_bytes: The largest metadata of a gRPC call.
+        max_calls: gRPC calls that may run at once; further ones are told to come back.
         max_bundle_bytes: The largest upload of a sealed bundle.
         max_uploads: Uploads that may run at once, three quarters of them by one token; further ones are told to wait.
         max_transfers: Blobs of offers that may arrive at once; further ones are told to come back.
@@ -29,6 +65,10 @@ class ApiSettings:
 
     max_body_bytes: int = 64 << 20
     max_json_bytes: int = 16 << 20
+    json: JsonLimits = JsonLimits()
+    max_ratio: float = 200.0
+    max_head_bytes: int = 32 << 10
+    max_calls: int = 4096
     max_bundle_bytes: int = 16 << 30
     max_uploads: int = 4
     max_transfers: int = 16
@@ -38,4 +78,4 @@ class ApiSettings:
     nonfinite: NonFinite = "literal"
     token_cache_s: float = 1.0
     auth_failures: int = 20
-    access: Access = Access()
+    access: Access = field(default_factory=Access)

@@ -33,12 +33,14 @@ class Edge:
         prepared: their codecs and meters.
         receipts: written for those who ask.
         default_class: of requests that name none.
+        max_ratio: of decompression.
     """
 
     models: Models
     prepared: PreparedModels
     receipts: Receipts
     default_class: str
+    max_ratio: float
 
 
 class Visit:
@@ -93,7 +95,7 @@ class Visit:
             ClientError: it is not what the model takes.
         """
         if encoding := self._headers.get(b"content-encoding"):
-            body = decompress(body, encoding, self._layout.limit)
+            body = decompress(body, encoding, self._layout.limit, self._edge.max_ratio)
         self._body = body
         self._asked = self._form.decode(self._prepared, body, self._layout)
 
@@ -130,7 +132,7 @@ class Visit:
         if self._nonce is None:
             return answer
         receipt = self._edge.receipts.write(
-            self._model.bundle_id, self._body, answer.body, service_class=self._class, nonce=self._nonce,
+            self._model.bundle_id, self._body, answer.whole(), service_class=self._class, nonce=self._nonce,
             skipped=response.skipped,
         )  # fmt: skip
         return replace(answer, headers=(*answer.headers, (b"sandseal-receipt", receipt)))

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sandseal_sdk.editor import write_editor_settings
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.plugin_spec import PluginSpec, read_plugin_spec
-from sandseal_sdk.preinit import PAGES_PER_MIB, preinitialise
-from sandseal_sdk.sandbox import initialise
+from sandseal_sdk.plugin.plugin_spec import PluginSpec, read_plugin_spec
+from sandseal_sdk.plugin.preinit import PAGES_PER_MIB, preinitialise
+from sandseal_sdk.plugin.sandbox import initialise
+from sandseal_sdk.plugin.wasm_module import read_surface, strip_debug
 from sandseal_sdk.toolchains.compiler import Progress, tool_version
+from sandseal_sdk.toolchains.editor import write_editor_settings
 from sandseal_sdk.toolchains.languages import LANGUAGES, Language
-from sandseal_sdk.wasm_module import read_surface, strip_debug
 from sandseal_signing.errors import SandsealError
 
 FOLDER, WORK = "build", "work"
@@ -74,6 +74,12 @@ def build_plugin(folder: Path, out: Path | None = None, progress: Progress = lam
         out.write_bytes(wasm)
     imports = tuple(name.removeprefix("sandseal.") for name in read_surface(wasm).imports)
     return BuildResult(out or built, spec, imports, time.monotonic() - began, cached)
+
+
+def is_source(path: Path) -> bool:
+    """Whether a file, relative to its plugin's folder, may decide the module's bytes."""
+    hidden = any(part.startswith(".") or part in (FOLDER, *_NO_SOURCES) for part in path.parts)
+    return not hidden and path.suffix != ".wasm"
 
 
 def _compile(spec: PluginSpec, work: Path, progress: Progress) -> bytes:
@@ -138,12 +144,7 @@ def _key(spec: PluginSpec) -> str:
     for version in (tool_version("sandseal"), *(tool() for tool in language.tools)):
         digest.update(f"{version}\n".encode())
     for root in (spec.folder, *language.folders):
-        for path in sorted(path for path in root.rglob("*") if path.is_file() and _is_source(path.relative_to(root))):
+        for path in sorted(path for path in root.rglob("*") if path.is_file() and is_source(path.relative_to(root))):
             digest.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _is_source(path: Path) -> bool:
-    hidden = any(part.startswith(".") or part in (FOLDER, *_NO_SOURCES) for part in path.parts)
-    return not hidden and path.suffix != ".wasm"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from sandseal_sdk.errors import HostRefused, HostUnreachable
-from sandseal_sdk.transfer import OfferPush
+from sandseal_sdk.hosts.transfer import OfferPush
 from sandseal_signing.digest import CHUNK
 from sandseal_signing.envelope import MEDIA_TYPE
 from sandseal_signing.pack import Progress

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sandseal_sdk.build import FOLDER, build_plugin
 from sandseal_sdk.errors import PluginFolderInvalid
-from sandseal_sdk.plugin_spec import FILE, PluginSpec, read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import FILE, PluginSpec, read_plugin_spec
 from sandseal_sdk.toolchains.compiler import Progress
 
 PREFIX = "sandseal:"

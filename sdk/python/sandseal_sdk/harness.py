@@ -12,15 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sandseal_sdk.build import FOLDER, BuildResult, build_plugin
-from sandseal_sdk.cases import Case, read_cases, write_outputs
-from sandseal_sdk.comparison import differences
-from sandseal_sdk.errors import CaseInvalid, PluginFolderInvalid
-from sandseal_sdk.oracle import Oracle
-from sandseal_sdk.plugin_spec import PluginSpec
-from sandseal_sdk.sandbox import Attempt, PluginSandbox, trace
+from sandseal_sdk.build import BuildResult, build_plugin, is_source
+from sandseal_sdk.errors import CaseInvalid
+from sandseal_sdk.plugin.plugin_spec import PluginSpec, read_assets
+from sandseal_sdk.plugin.sandbox import Attempt, PluginSandbox, trace
+from sandseal_sdk.plugin.values import Value, read_value
+from sandseal_sdk.testing.cases import Case, read_cases, write_outputs
+from sandseal_sdk.testing.comparison import differences
+from sandseal_sdk.testing.oracle import Oracle
 from sandseal_sdk.toolchains.compiler import Progress
-from sandseal_sdk.values import Value, read_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class LoadedPlugin:
             return ()
         wasm = self._built.unstripped.read_bytes()
         folder = self.spec.folder
-        sources = {path.name for path in folder.rglob("*") if FOLDER not in path.relative_to(folder).parts}
+        sources = {path.name for path in folder.rglob("*") if is_source(path.relative_to(folder))}
         return trace(wasm, self.spec, self._assets, case.inputs, case.parameters, sources)
 
     def close(self) -> None:
@@ -193,21 +193,6 @@ def test_plugin(
     cases = read_cases(built.spec)
     with LoadedPlugin(built, progress) as plugin:
         return PluginReport([plugin.run_case(case, update=update) for case in cases])
-
-
-def read_assets(spec: PluginSpec) -> dict[str, bytes]:
-    """A plugin's assets by name.
-
-    Raises:
-        PluginFolderInvalid: one is not there.
-    """
-    try:
-        return {name: (spec.folder / name).read_bytes() for name in spec.assets}
-    except OSError as error:
-        raise PluginFolderInvalid(
-            f"the asset {error.filename} cannot be read: {error.strerror}",
-            hint="the plugin's README says how to make it",
-        ) from None
 
 
 def _judge(attempt: Attempt, case: Case, spec: PluginSpec) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sandseal_sdk import publish
+from sandseal_sdk.bundles.graph import summarise
 from sandseal_sdk.errors import FileExists, ModelUnreadable
-from sandseal_sdk.graph import summarise
 from sandseal_signing.digest import Digest
 from sandseal_signing.envelope import MAX_FILE_BYTES
 from sandseal_signing.errors import FileMissing, ManifestInvalid

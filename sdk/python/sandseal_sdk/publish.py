@@ -9,15 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from sandseal_sdk.bundles.graph import summarise
+from sandseal_sdk.bundles.keyfiles import write_key_pair
 from sandseal_sdk.errors import FileExists, PluginFolderInvalid
-from sandseal_sdk.graph import summarise
-from sandseal_sdk.keyfiles import write_key_pair
 from sandseal_signing.keys import PrivateKey, PublicKey
 from sandseal_signing.manifest import SCHEMA, parse_manifest, render_manifest
 from sandseal_signing.names import is_model_name
 
 if TYPE_CHECKING:
-    from sandseal_sdk.plugin_spec import PluginSpec
+    from sandseal_sdk.plugin.plugin_spec import PluginSpec
 
 
 @dataclass(frozen=True, slots=True)

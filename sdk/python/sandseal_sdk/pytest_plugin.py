@@ -53,7 +53,7 @@ class PluginFile(pytest.File):
 
     def collect(self) -> "Iterator[CaseItem]":
         """One test per file of cases/."""
-        from sandseal_sdk.cases import case_files
+        from sandseal_sdk.testing.cases import case_files
 
         for path in case_files(self.path.parent):
             yield CaseItem.from_parent(self, name=path.stem, case=path)
@@ -81,7 +81,7 @@ class CaseItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run it, and write golden outputs where asked to."""
-        from sandseal_sdk.cases import read_case
+        from sandseal_sdk.testing.cases import read_case
 
         plugin, update = self.parent.plugin, bool(self.config.getoption("sandseal_update"))
         result = plugin.run_case(read_case(self._case, plugin.spec), update=update)

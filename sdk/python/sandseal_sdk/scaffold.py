@@ -3,17 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from sandseal_sdk.editor import write_editor_settings
 from sandseal_sdk.errors import FileExists, PluginFolderInvalid
-from sandseal_sdk.plugin_spec import LANGUAGES, STAGES, read_plugin_spec
+from sandseal_sdk.plugin.plugin_spec import LANGUAGES, STAGES, read_plugin_spec
+from sandseal_sdk.toolchains.editor import write_editor_settings
 from sandseal_signing.names import is_model_name
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 _SUFFIX = ".template"  # on Python sources, which are no modules of this package
-SOURCES = {
-    "python": "plugin.py", "c": "plugin.c", "cpp": "plugin.cpp", "zig": "plugin.zig",
-    "assemblyscript": "plugin.ts", "rust": "plugin.rs",
-}  # fmt: skip
 
 
 def new_plugin(folder: Path, name: str, language: str, stage: str) -> Path:
@@ -36,14 +32,13 @@ def new_plugin(folder: Path, name: str, language: str, stage: str) -> Path:
         raise PluginFolderInvalid(f"{name!r} cannot be a plugin's name", hint="use a-z, 0-9, '.', '_' and '-'")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExists(f"{folder} is already there", hint="give another folder; nothing is overwritten")
-    words = {"@NAME@": name, "@LANGUAGE@": language, "@SOURCE@": SOURCES[language]}
-    template = _TEMPLATES / stage
-    for source in (_TEMPLATES / "README.md", *sorted(path for path in template.rglob("*") if path.is_file())):
-        place = Path(
-            str(source.relative_to(template if template in source.parents else _TEMPLATES)).removesuffix(_SUFFIX)
-        )
-        if place.name not in SOURCES.values() or place.name == SOURCES[language]:
-            _write(folder / place, source.read_text(encoding="utf-8"), words)
+    words = {"@NAME@": name, "@LANGUAGE@": language, "@SOURCE@": LANGUAGES[language]}
+    others = set(LANGUAGES.values()) - {LANGUAGES[language]}
+    for root in (_TEMPLATES / "both", _TEMPLATES / stage):
+        for file in root.rglob("*"):
+            place = str(file.relative_to(root)).removesuffix(_SUFFIX)
+            if file.is_file() and place not in others:
+                _write(folder / place, file.read_text(encoding="utf-8"), words)
     write_editor_settings(read_plugin_spec(folder))
     return folder
 

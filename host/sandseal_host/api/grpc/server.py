@@ -6,6 +6,8 @@ from sandseal_host.api.endpoint import Endpoint
 from sandseal_host.api.grpc.service import SERVICE, InferenceService
 from sandseal_host.errors import SettingsInvalid
 
+_KEEPALIVE_MS = 60_000
+
 
 async def serve_grpc(endpoint: Endpoint, *, host: str, port: int) -> tuple[aio.Server, int]:
     """Start answering over gRPC, and say on which port; the server's `stop(grace)` lets running calls end.
@@ -18,14 +20,17 @@ async def serve_grpc(endpoint: Endpoint, *, host: str, port: int) -> tuple[aio.S
     Raises:
         SettingsInvalid: the port cannot be bound.
     """
-    limit = endpoint.settings.max_body_bytes
+    limits = endpoint.settings
     options = (
-        ("grpc.max_receive_message_length", limit),
+        ("grpc.max_receive_message_length", limits.max_body_bytes),
+        ("grpc.max_metadata_size", limits.max_head_bytes),
+        ("grpc.absolute_max_metadata_size", limits.max_head_bytes),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),  # finds connections out whose other end is gone
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     )
-    server = aio.server(options=options)
+    server = aio.server(options=options, maximum_concurrent_rpcs=limits.max_calls)
     server.add_generic_rpc_handlers((method_handlers_generic_handler(SERVICE, InferenceService(endpoint).handlers()),))
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:

@@ -3,13 +3,16 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from grpc import RpcMethodHandler, stream_stream_rpc_method_handler, unary_unary_rpc_method_handler
+from google.protobuf.message import DecodeError
+from grpc import RpcMethodHandler, stream_stream_rpc_method_handler, stream_unary_rpc_method_handler
 from grpc.aio import ServicerContext
 
+from sandseal_host.api.audit import note_act
 from sandseal_host.api.endpoint import Endpoint
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.grpc import messages
@@ -21,17 +24,37 @@ from sandseal_host.api.ports import HostState
 from sandseal_host.api.problems import status_of
 from sandseal_host.api.routes import read_version
 from sandseal_host.api.terms import Terms
-from sandseal_host.api.visit import to_request
-from sandseal_host.errors import NotReady, UnsupportedRequest
+from sandseal_host.api.visit import QUICK_BYTES, to_request
+from sandseal_host.errors import ClientGone, NotReady, RequestInvalid, UnsupportedRequest
 from sandseal_host.registry.tokens import Scope
 from sandseal_host.serving.request import CLASSES
 from sandseal_signing.errors import SandsealError
 
 SERVICE = "inference.GRPCInferenceService"
 
-_Reply = TypeVar("_Reply")
 
 _WINDOW = 8  # requests of one stream that are under way; more are not read
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A message from somebody who was let in.
+
+    Args:
+        message: as parsed.
+        size: bytes that it had.
+        grant: of the caller.
+        context: of the call.
+    """
+
+    message: Message
+    size: int
+    grant: Grant
+    context: ServicerContext
+
+
+_Call = Callable[[Asked], Awaitable[Message]]
+_Result = TypeVar("_Result")
 
 
 class InferenceService:
@@ -47,9 +70,7 @@ class InferenceService:
 
     def handlers(self) -> dict[str, RpcMethodHandler]:
         """Every call that is known, by name."""
-        calls: dict[str, Callable[[Any, ServicerContext], Awaitable[Any]]] = {
-            "ServerLive": self._live,
-            "ServerReady": self._ready,
+        calls: dict[str, _Call] = {
             "ServerMetadata": self._server,
             "ModelReady": self._model_ready,
             "ModelMetadata": self._model,
@@ -59,60 +80,85 @@ class InferenceService:
             "RepositoryModelUnload": self._unload,
         }
         return {
+            "ServerLive": _open(self._live),
+            "ServerReady": _open(self._ready),
             "ModelStreamInfer": stream_stream_rpc_method_handler(
-                self._stream, messages.ModelInferRequest.FromString, messages.ModelStreamInferResponse.SerializeToString
+                self._stream, None, messages.ModelStreamInferResponse.SerializeToString
             ),
-            **{name: _unary(name, call) for name, call in calls.items()},
+            **{name: self._admitted(name, call) for name, call in calls.items()},
         }
 
-    async def _live(self, _: Message, __: ServicerContext) -> Message:
+    def _admitted(self, name: str, call: _Call) -> RpcMethodHandler:
+        """A call whose message is not read before its caller is known; nobody else may fill this process's memory."""
+        form, reply = getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response")
+
+        async def answer(requests: AsyncIterator[bytes], context: ServicerContext) -> Message:
+            try:
+                grant = await self._admit(context)
+                async for sent in requests:
+                    return await call(Asked(await _parsed(form, sent), len(sent), grant, context))
+                raise ClientGone("the call ended before its message")
+            except Exception as error:
+                return await abort(context, error)
+
+        return stream_unary_rpc_method_handler(answer, None, reply.SerializeToString)
+
+    async def _live(self, _: object, __: ServicerContext) -> Message:
         return messages.ServerLiveResponse(live=True)
 
-    async def _ready(self, _: Message, __: ServicerContext) -> Message:
+    async def _ready(self, _: object, __: ServicerContext) -> Message:
         return messages.ServerReadyResponse(ready=self._endpoint.lifecycle.state is HostState.READY)
 
-    async def _server(self, _: Message, context: ServicerContext) -> Message:
-        await self._admit(context)
+    async def _server(self, _: Asked) -> Message:
         return messages.ServerMetadataResponse(**SERVER)
 
-    async def _model_ready(self, asked: Message, context: ServicerContext) -> Message:
-        (await self._admit(context)).need_model(asked.name)
+    async def _model_ready(self, asked: Asked) -> Message:
+        message = asked.message
+        asked.grant.need_model(message.name)
         try:
-            model = self._endpoint.models.get(asked.name, read_version(asked.version))
+            model = self._endpoint.models.get(message.name, read_version(message.version))
         except NotReady:
             return messages.ModelReadyResponse(ready=False)
         return messages.ModelReadyResponse(ready=model.impediment() is None)
 
-    async def _model(self, asked: Message, context: ServicerContext) -> Message:
-        (await self._admit(context)).need_model(asked.name)
-        models = self._endpoint.models
-        document = model_metadata(models.get(asked.name, read_version(asked.version)), models.index())
+    async def _model(self, asked: Asked) -> Message:
+        message, models = asked.message, self._endpoint.models
+        asked.grant.need_model(message.name)
+        document = model_metadata(models.get(message.name, read_version(message.version)), models.index())
         del document["properties"]  # which the message has no place for
         return messages.ModelMetadataResponse(**document)
 
-    async def _index(self, asked: Message, context: ServicerContext) -> Message:
-        grant = await self._admit(context)
-        lines = [index_entry(entry) for entry in self._endpoint.models.index() if grant.sees(entry.name)]
+    async def _index(self, asked: Asked) -> Message:
+        lines = [index_entry(entry) for entry in self._endpoint.models.index() if asked.grant.sees(entry.name)]
         return messages.RepositoryIndexResponse(
             models=[
                 messages.RepositoryIndexResponse.ModelIndex(**line)
                 for line in lines
-                if not asked.ready or line["state"] == "READY"
+                if not asked.message.ready or line["state"] == "READY"
             ]
         )
 
-    async def _load(self, asked: Message, context: ServicerContext) -> Message:
-        await self._operate(asked, context, set())
-        await self._endpoint.lifecycle.load(asked.model_name, None, wait=True)
+    async def _load(self, asked: Asked) -> Message:
+        await self._operate("load", asked, set(), self._endpoint.lifecycle.load)
         return messages.RepositoryModelLoadResponse()
 
-    async def _unload(self, asked: Message, context: ServicerContext) -> Message:
-        await self._operate(asked, context, {"unload_dependents"})
-        await self._endpoint.lifecycle.unload(asked.model_name, None, wait=True)
+    async def _unload(self, asked: Asked) -> Message:
+        await self._operate("unload", asked, {"unload_dependents"}, self._endpoint.lifecycle.unload)
         return messages.RepositoryModelUnloadResponse()
 
-    async def _operate(self, asked: Any, context: ServicerContext, known: set[str]) -> None:
-        grant = await self._admit(context)
+    async def _operate(self, verb: str, asked: Asked, known: set[str], act: Callable[..., Awaitable[None]]) -> None:
+        name, outcome = asked.message.model_name, "no answer"
+        try:
+            self._check_operation(asked.message, asked.grant, known)
+            await act(name, None, wait=True)
+            outcome = "OK"
+        except SandsealError as error:
+            outcome = error.code
+            raise
+        finally:
+            note_act(f"gRPC {verb} {quote(name)[:128]}", asked.grant, _address(asked.context.peer()), outcome)
+
+    def _check_operation(self, asked: Message, grant: Grant, known: set[str]) -> None:
         grant.need(Scope.OPERATE)
         if unknown := sorted(asked.parameters.keys() - known):
             raise UnsupportedRequest(
@@ -122,17 +168,16 @@ class InferenceService:
             )
         grant.need_model(asked.model_name)
 
-    async def _infer(self, asked: Message, context: ServicerContext) -> Message:
-        arrival, endpoint = monotonic(), self._endpoint
-        grant = await self._admit(context)
+    async def _infer(self, asked: Asked) -> Message:
+        arrival, endpoint, message, grant = monotonic(), self._endpoint, asked.message, asked.grant
         grant.need(Scope.INFER)
-        grant.need_model(asked.model_name)
-        model = endpoint.models.get(asked.model_name, read_version(asked.model_version))
+        grant.need_model(message.model_name)
+        model = endpoint.models.get(message.model_name, read_version(message.model_version))
         prepared = endpoint.edge.prepared.of(model)
         status, service_class = 200, endpoint.settings.default_class
         try:
-            inference = decode(asked, prepared.decoder.signature, self._default)
-            request = to_request(inference, grant, arrival, patience_s=_patience(context))
+            inference = await _quick_or_apart(asked.size, decode, message, prepared.decoder.signature, self._default)
+            request = to_request(inference, grant, arrival, patience_s=_patience(asked.context))
             service_class = request.service_class.name
             response = await model.infer(request)
             return encode(model.manifest, inference.plan, response)
@@ -145,8 +190,12 @@ class InferenceService:
         finally:
             prepared.meter.count(status, service_class, monotonic() - arrival)
 
-    async def _stream(self, requests: AsyncIterator[Message], context: ServicerContext) -> AsyncIterator[Message]:
+    async def _stream(self, requests: AsyncIterator[bytes], context: ServicerContext) -> AsyncIterator[Message]:
         """Answer a stream's requests in their order; some run at once, and no more are read than that."""
+        try:
+            await self._admit(context)
+        except Exception as error:
+            await abort(context, error)
         begun: asyncio.Queue[asyncio.Task[Message] | None] = asyncio.Queue(_WINDOW)
         async with asyncio.TaskGroup() as group:
 
@@ -159,12 +208,16 @@ class InferenceService:
             while (task := await begun.get()) is not None:
                 yield await task
 
-    async def _streamed(self, asked: Message, context: ServicerContext) -> Message:
+    async def _streamed(self, sent: bytes, context: ServicerContext) -> Message:
         """One answer of a stream; an error is a message, and the stream goes on."""
+        message = messages.ModelInferRequest()
         try:
-            return messages.ModelStreamInferResponse(infer_response=await self._infer(asked, context))
+            message = await _parsed(messages.ModelInferRequest, sent)
+            grant = await self._admit(context)  # again: it may have been taken back
+            answer = await self._infer(Asked(message, len(sent), grant, context))
+            return messages.ModelStreamInferResponse(infer_response=answer)
         except Exception as error:
-            failed = messages.ModelInferResponse(id=asked.id, model_name=asked.model_name)
+            failed = messages.ModelInferResponse(id=message.id, model_name=message.model_name)
             return messages.ModelStreamInferResponse(error_message=explain(error).text, infer_response=failed)
 
     async def _admit(self, context: ServicerContext) -> Grant:
@@ -179,16 +232,21 @@ class InferenceService:
         return door.recall(header) or await door.admit(header, _address(context.peer()))
 
 
-def _unary(name: str, call: Callable[[Any, ServicerContext], Awaitable[_Reply]]) -> RpcMethodHandler:
-    async def answer(request: Any, context: ServicerContext) -> _Reply:
-        try:
-            return await call(request, context)
-        except Exception as error:
-            return await abort(context, error)
+def _open(call: Callable[[object, ServicerContext], Awaitable[Message]]) -> RpcMethodHandler:
+    """A call for everybody, whose message says nothing and is not read."""
+    return stream_unary_rpc_method_handler(call, None, lambda reply: reply.SerializeToString())
 
-    asked = getattr(messages, f"{name}Request")
-    reply = getattr(messages, f"{name}Response")
-    return unary_unary_rpc_method_handler(answer, asked.FromString, reply.SerializeToString)
+
+async def _parsed(form: Any, sent: bytes) -> Message:
+    try:
+        return await _quick_or_apart(len(sent), form.FromString, sent)
+    except DecodeError as error:
+        raise RequestInvalid(f"the message is no {form.DESCRIPTOR.name}", hint="use the protocol's own file") from error
+
+
+async def _quick_or_apart(size: int, work: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Work on a message: on a thread where that is large, so that others get their turns."""
+    return await asyncio.to_thread(work, *arguments) if size > QUICK_BYTES else work(*arguments)
 
 
 def _patience(context: ServicerContext) -> float:

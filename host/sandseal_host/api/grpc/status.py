@@ -22,6 +22,7 @@ _CODES = {
     503: StatusCode.UNAVAILABLE,
     504: StatusCode.DEADLINE_EXCEEDED,
 }
+_MAX_TEXT = 2_000  # characters: it is sent as a header, where clients take 8 KiB of all together, percent-encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ def explain(error: Exception) -> Failure:
     document = orjson.loads(answer.body)
     again = [("retry-after", value.decode()) for name, value in answer.headers if name == b"retry-after"]
     text = f"{document['error']}; {document['hint']}" if document["hint"] else document["error"]
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT] + "…"
     return Failure(_CODES.get(answer.status, StatusCode.INTERNAL), text, (("sandseal-code", document["code"]), *again))
 
 

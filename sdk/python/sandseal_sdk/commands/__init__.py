@@ -1,1 +1,1 @@
-"""The commands, one module per kind of user."""
+"""The commands, one module per kind of user; connection.py is how they reach a host."""

@@ -57,7 +57,7 @@ def bench(
     rounds: Annotated[int, typer.Option(min=1, help="Calls of each kind.")] = 200,
 ) -> None:
     """Time a plugin's cases: microseconds at the median and the 99th percentile, instructions, memory."""
-    from sandseal_sdk.timing import Times, time_plugin
+    from sandseal_sdk.testing.timing import Times, time_plugin
 
     def shown(times: Times | None) -> list[str]:
         return [f"{times.median_us:.1f}", f"{times.p99_us:.1f}"] if times else ["", ""]
@@ -84,7 +84,7 @@ def _report(folder: Path, update: bool) -> bool:
 
 def _watch(folder: Path, update: bool) -> None:
     from sandseal_sdk.console import show_error
-    from sandseal_sdk.watch import changes
+    from sandseal_sdk.testing.watch import changes
     from sandseal_signing.errors import SandsealError
 
     for _ in changes(folder):

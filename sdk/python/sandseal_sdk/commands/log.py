@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from sandseal_sdk import audit
-from sandseal_sdk.client import Client
+from sandseal_sdk.commands.connection import ContextName, connect
 from sandseal_sdk.console import note, out
-from sandseal_sdk.contexts import current_context
 from sandseal_sdk.errors import HostUnreachable
-from sandseal_sdk.log_client import LogClient
+from sandseal_sdk.hosts import audit
+from sandseal_sdk.hosts.log_client import LogClient
 from sandseal_signing.auditor import BLIND_SPOTS, AuditState
 from sandseal_signing.errors import LogInconsistent
 from sandseal_signing.logentry import LogEntry, render_time
@@ -21,7 +20,6 @@ STATE = Path(typer.get_app_dir("sandseal")) / "audit.json"
 
 Key = Annotated[str | None, typer.Option(help="The log's verifier key or a file of it; the first time only.")]
 State = Annotated[Path, typer.Option(help="What this auditor has seen so far.", show_default=False)]
-ContextName = Annotated[str, typer.Option("--context", help="A name given to `sandseal login`.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -57,8 +55,7 @@ def watch(
 
 def key(context: ContextName = "default") -> None:
     """Print the host's public keys, as the host says; an auditor gets them from its operator."""
-    found = current_context(context)
-    with Client(found.url, found.token) as client:
+    with connect(context) as client:
         keys = client.log_keys()
     for name, value in keys.items():
         out.print(f"{name}  {value}", markup=False)
@@ -78,10 +75,9 @@ def _watched(path: Path, key: str | None) -> AuditState:
 
 
 def _look(path: Path, state: AuditState, context: str) -> AuditState:
-    found = current_context(context)
     try:
-        with Client(found.url, found.token) as client:
-            seen = audit.look(LogClient(client), state)
+        with connect(context) as client:
+            seen = audit.look(LogClient(client.get), state)
     except LogInconsistent as error:
         known, shown = audit.keep_evidence(path, error)
         note(f"the evidence is in {known} (seen before) and {shown} (shown now)")

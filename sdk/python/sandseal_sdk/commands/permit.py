@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from sandseal_sdk.client import Client
+from sandseal_sdk.commands.connection import ContextName, connect
 from sandseal_sdk.commands.publishing import read_key
 from sandseal_sdk.console import note, out
-from sandseal_sdk.contexts import current_context
 from sandseal_sdk.errors import BundleNotFound
 from sandseal_signing.digest import Digest
 from sandseal_signing.document import Document
@@ -26,7 +25,7 @@ def permit(
     ] = None,
     days: Annotated[float, typer.Option(min=0, max=366, help="How long the permit lasts.")] = 7.0,
     output: Annotated[Path | None, typer.Option("--out", "-o", help="The permit; beside the file.")] = None,
-    context: Annotated[str, typer.Option("--context", help="A name given to `sandseal login`.")] = "default",
+    context: ContextName = "default",
 ) -> None:
     """Sign a permit for a version below the newest, or add signatures to one; `push --permit` brings it."""
     written = output or path.with_suffix(".permit")
@@ -50,8 +49,7 @@ def _made(seal: Path, source: str | None, life: timedelta, context: str) -> Perm
 
 def _accepted_last(name: str, context: str) -> Digest:
     """What the host took in last under a name."""
-    host = current_context(context)
-    with Client(host.url, host.token) as client:
+    with connect(context) as client:
         times = {b["accepted_at"]: b["id"] for b in client.bundles() if b["name"] == name and b["accepted_at"]}
     if not times:
         raise BundleNotFound(f"the host has no accepted bundle of {name!r}", hint="name it with --from")

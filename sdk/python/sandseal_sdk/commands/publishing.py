@@ -1,13 +1,14 @@
 """For publishers: keygen, init, pack, sign, show."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sandseal_sdk.bundles.keyfiles import read_private_key, write_key_pair
 from sandseal_sdk.console import byte_progress, note, out, table
-from sandseal_sdk.keyfiles import read_private_key, write_key_pair
 from sandseal_signing.envelope import Envelope
 from sandseal_signing.errors import KeyInvalid, PolicyInvalid
 from sandseal_signing.keys import PrivateKey
@@ -144,7 +145,12 @@ def load_policy(path: Path) -> TrustPolicy:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyInvalid(f"cannot read {path}: {error}") from None
-    return TrustPolicy.parse(text, lambda name: (path.parent / name).read_text(encoding="ascii"))
+    return TrustPolicy.parse(text, key_reader(path))
+
+
+def key_reader(path: Path) -> Callable[[str], str]:
+    """Reads the key files that a trust file names, which lie beside it."""
+    return lambda name: (path.parent / name).read_text(encoding="ascii")
 
 
 def print_verdict(verdict: Verdict) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from sandseal_sdk.bundles.keyfiles import read_public_key
 from sandseal_sdk.console import out
-from sandseal_sdk.keyfiles import read_public_key
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import ReceiptInvalid
 from sandseal_signing.keys import PublicKey

@@ -4,23 +4,24 @@ import json
 import mimetypes
 import secrets
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sandseal_sdk import audit
 from sandseal_sdk.client import Client
+from sandseal_sdk.commands.connection import ContextName, connect
 from sandseal_sdk.commands.log import STATE
 from sandseal_sdk.console import byte_progress, note, out, table
-from sandseal_sdk.contexts import Context, current_context, save_context
-from sandseal_sdk.transfer import LARGE
+from sandseal_sdk.hosts import audit
+from sandseal_sdk.hosts.contexts import Context, save_context
+from sandseal_sdk.hosts.transfer import LARGE
 from sandseal_signing.digest import Digest
 from sandseal_signing.envelope import Envelope, parse_signatures
 from sandseal_signing.pack import Progress
 from sandseal_signing.seal import SealReader
 
-ContextName = Annotated[str, typer.Option("--context", help="A name given to `sandseal login`.")]
 Version = Annotated[int | None, typer.Option(help="A version; the one that serves when absent.")]
 
 
@@ -65,7 +66,7 @@ def push(
     context: ContextName = "default",
 ) -> None:
     """Upload a .seal file, or a detached .sig; says who signed and what the policy decided, or exactly why not."""
-    with _client(context) as client, byte_progress("uploading", seal.stat().st_size) as advance:
+    with connect(context) as client, byte_progress("uploading", seal.stat().st_size) as advance:
         if permit:
             client.permit(permit.read_bytes())
         answer = _push_signature(client, seal) if seal.suffix == ".sig" else _push(client, seal, resume, advance)
@@ -93,7 +94,7 @@ def call(
     """Send a file to a model that takes one, and print its answer as JSON."""
     body = file.read_bytes() if file else sys.stdin.buffer.read()
     kind = content_type or mimetypes.guess_type(file.name if file else "")[0] or "application/octet-stream"
-    with _client(context) as client:
+    with connect(context) as client:
         if receipt is None:
             out.print_json(json.dumps(client.call(model, body, kind, version=version)))
             return
@@ -108,7 +109,7 @@ def call(
 
 def models(context: ContextName = "default") -> None:
     """List the models that the token may see."""
-    with _client(context) as client:
+    with connect(context) as client:
         found = client.models()
     rows = [[m["name"], str(m["version"]), m["state"], m.get("reason", "")] for m in found]
     table("", ["model", "version", "state", "reason"], rows)
@@ -116,14 +117,14 @@ def models(context: ContextName = "default") -> None:
 
 def load(model: str, version: Version = None, context: ContextName = "default") -> None:
     """Serve an accepted version; returns when it is ready."""
-    with _client(context) as client:
+    with connect(context) as client:
         client.load(model, version)
     note(f"{model} is ready")
 
 
 def unload(model: str, context: ContextName = "default") -> None:
     """Stop serving a model; returns when its memory is back."""
-    with _client(context) as client:
+    with connect(context) as client:
         client.unload(model)
     note(f"{model} is unloaded")
 
@@ -143,15 +144,24 @@ def token_add(
     expires = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     limits = {"ceiling": ceiling or None, "requests_s": requests_s, "rows_s": rows_s, "expires": expires}
     given = {limit: value for limit, value in limits.items() if value is not None}
-    with _client(context) as client:
+    with connect(context) as client:
         out.print(client.issue_token(name, scope, models=models, tenant=tenant, **given)["secret"])
 
 
 def token_list(context: ContextName = "default") -> None:
     """List tokens, without their secrets."""
-    with _client(context) as client:
+    with connect(context) as client:
         rows = [
-            [t["id"], t["name"], " ".join(t["scopes"]), t["models"], t["tenant"], t["ceiling"], _rate(t), t["expires"]]
+            [
+                t["id"],
+                t["name"],
+                " ".join(t["scopes"]),
+                t["models"],
+                t["tenant"],
+                t["ceiling"],
+                _rate(t),
+                t["expires"] or "",
+            ]
             for t in client.tokens()
         ]
     table("", ["id", "name", "scopes", "models", "tenant", "ceiling", "a second", "expires"], rows)
@@ -159,7 +169,7 @@ def token_list(context: ContextName = "default") -> None:
 
 def token_revoke(token_id: str, context: ContextName = "default") -> None:
     """End a token at once."""
-    with _client(context) as client:
+    with connect(context) as client:
         client.revoke_token(token_id)
     note(f"token {token_id} is revoked")
 
@@ -185,8 +195,3 @@ def _bundle_id(path: Path) -> Digest:
         return Digest.of(Envelope.parse(path.read_bytes(), str(path)).payload)
     with path.open("rb", buffering=0) as file:
         return Digest.of(parse_signatures(SealReader(file).signatures())[0].payload)
-
-
-def _client(context: str) -> Client:
-    found = current_context(context)
-    return Client(found.url, found.token)

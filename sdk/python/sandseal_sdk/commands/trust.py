@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from sandseal_sdk.client import Client
+from sandseal_sdk.bundles.trust_file import Enrolment, enrol
+from sandseal_sdk.commands.connection import ContextName, connect
 from sandseal_sdk.commands.permit import permit
-from sandseal_sdk.commands.publishing import load_policy, read_key
+from sandseal_sdk.commands.publishing import key_reader, load_policy, read_key
 from sandseal_sdk.console import note, out, table
-from sandseal_sdk.contexts import current_context
-from sandseal_sdk.trust_file import Enrolment, enrol
 from sandseal_signing.document import TRUST_TYPE, Document
 from sandseal_signing.errors import PolicyInvalid
 from sandseal_signing.explain import explain
@@ -24,7 +23,6 @@ TrustFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A 
 Offline = Annotated[
     Path | None, typer.Option("--trust", exists=True, dir_okay=False, help="Ask this file instead of the host.")
 ]
-ContextName = Annotated[str, typer.Option("--context", help="A name given to `sandseal login`.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -49,10 +47,10 @@ def add(
     """Enrol a key in a trust file and raise its serial; the host takes it up by itself."""
     text = public if public.startswith("ed25519:") else Path(public).read_text(encoding="ascii")
     key = TrustedKey(name, holder, PublicKey.parse(text), until.replace(tzinfo=UTC) if until else None)
-    changed = enrol(path.read_text(encoding="utf-8"), _reader(path), Enrolment(key, rule, tuple(models)))
+    changed = enrol(path.read_text(encoding="utf-8"), key_reader(path), Enrolment(key, rule, tuple(models)))
     _write(path, changed)
     note(f"{name} of {holder} is enrolled; `sandseal trust check {path}` looks for trouble")
-    out.print(f"{path}: serial {TrustPolicy.parse(changed, _reader(path)).serial}")
+    out.print(f"{path}: serial {TrustPolicy.parse(changed, key_reader(path)).serial}")
 
 
 def check(path: TrustFile) -> None:
@@ -77,14 +75,14 @@ def explain_key(
     if bundle is None and (model is None or key is None):
         raise typer.BadParameter("give a model and a key, or --bundle")
     if bundle is not None:
-        with _client(context) as client:
+        with connect(context) as client:
             _print_tree(client.explain(bundle=bundle))
         return
     asked = Path(str(key)).read_text(encoding="ascii") if str(key).endswith(".pub") else str(key)
     if trust:
         _print_tree(explain(load_policy(trust), str(model), asked, datetime.now(UTC)).as_data())
         return
-    with _client(context) as client:
+    with connect(context) as client:
         _print_tree(client.explain(name=str(model), key=asked))
 
 
@@ -93,7 +91,7 @@ def list_policy(trust: Offline = None, context: ContextName = "default") -> None
     if trust:
         policy: dict[str, Any] = {**policy_data(load_policy(trust)), "problem": None, "permits": []}
     else:
-        with _client(context) as client:
+        with connect(context) as client:
             policy = {**client.trust(), "permits": client.permits()}
     keys = [
         [k["name"], k["holder"], k["fingerprint"][:16], k["not_after"] or "", "revoked" if k["revoked"] else ""]
@@ -122,7 +120,7 @@ def revoke(
     context: ContextName = "default",
 ) -> None:
     """Revoke for ever; models that fall under it stop at once."""
-    with _client(context) as client:
+    with connect(context) as client:
         if target == "key":
             named = {key["name"]: key["fingerprint"] for key in client.trust()["keys"]}
             digest = named.get(digest, digest)
@@ -151,7 +149,7 @@ def replace(
     context: ContextName = "default",
 ) -> None:
     """Put a policy in force on the host that enough holders of its [root] have signed."""
-    with _client(context) as client:
+    with connect(context) as client:
         policy = client.replace_trust(envelope.read_bytes())
     out.print(f"serial {policy['serial']} is in force")
 
@@ -170,14 +168,5 @@ def _write(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def _reader(path: Path) -> Any:
-    return lambda name: (path.parent / name).read_text(encoding="ascii")
-
-
 def _no_files(name: str) -> str:
     raise PolicyInvalid(f"the policy names the key file {name!r}", hint="write its keys inline: 'ed25519:...'")
-
-
-def _client(context: str) -> Client:
-    found = current_context(context)
-    return Client(found.url, found.token)

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from sandseal_sdk import verification
+from sandseal_sdk.bundles import verification
+from sandseal_sdk.bundles.keyfiles import read_public_key
+from sandseal_sdk.bundles.verification import Report
 from sandseal_sdk.commands.publishing import load_policy, print_verdict
 from sandseal_sdk.console import byte_progress, note, out
 from sandseal_sdk.errors import FileExists
-from sandseal_sdk.keyfiles import read_public_key
-from sandseal_sdk.verification import Report
 from sandseal_signing.errors import SandsealError
 from sandseal_signing.pack import Progress
 from sandseal_signing.statement import Resource

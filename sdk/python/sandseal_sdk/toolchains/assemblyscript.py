@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.toolchains.compiler import Progress, library_folder, memory_bytes, run_command
-from sandseal_sdk.toolchains.diagnostics import Diagnostic, build_error
+from sandseal_sdk.toolchains.diagnostics import Diagnostic, settle
 from sandseal_sdk.toolchains.node import install_packages, node_command
 
 _FLAGS = (
@@ -14,7 +14,7 @@ _FLAGS = (
     "--use", "abort=~lib/sandseal/onAbort", "--debug", "--noColors",
 )  # fmt: skip
 _HINT = "the compiler needs Node.js 20 or newer: `node --version`"
-_INITIAL, _PAGE = 1 << 20, 1 << 16
+_PAGE = 1 << 16
 # The library's own exports, which a module of the author's need not repeat.
 _EXPORTS = 'export { sandseal_abi, sandseal_alloc, sandseal_reset } from "sandseal";\n'
 # `ERROR TS2304: text`, source lines that start with a bar, `   └─ in file(line,column)`.
@@ -41,17 +41,14 @@ def compile_assemblyscript(spec: PluginSpec, work: Path, progress: Progress) -> 
     compiler = install_packages(library, progress) / "node_modules" / "assemblyscript" / "bin" / "asc.js"
     exports, wasm = work / "exports.ts", work / "module.wasm"
     exports.write_text(_EXPORTS, encoding="utf-8")
-    pages = memory_bytes(spec.limits.memory_mib, _INITIAL) // _PAGE
+    pages = memory_bytes(spec.limits.memory_mib) // _PAGE
     arguments = [spec.source, exports.relative_to(spec.folder).as_posix(), "--lib", str(library), *_FLAGS]
     arguments += ["--initialMemory", str(pages), "--outFile", wasm.relative_to(spec.folder).as_posix()]
     arguments += [f"--use=SANDSEAL_IMPORTS_{name.upper()}=1" for name in spec.imports]
     command = [*node_command(), str(compiler), *arguments]
     outcome = run_command(command, spec.folder, progress, "the AssemblyScript compiler is still at work")
     diagnostics = read_messages(outcome.text)
-    if not outcome.succeeded:
-        raise build_error(diagnostics, outcome.text, None if diagnostics else _HINT)
-    for warning in diagnostics:
-        progress(str(warning))
+    settle(outcome, diagnostics, progress, None if diagnostics else _HINT)
     return wasm.read_bytes()
 
 

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.toolchains.compiler import (
-    Outcome,
     Progress,
     cpp_folder,
+    import_defines,
     library_folder,
     memory_flags,
     package_folder,
     run_tool,
 )
-from sandseal_sdk.toolchains.diagnostics import build_error, read_diagnostics, undefined_symbols
+from sandseal_sdk.toolchains.diagnostics import SAID, read_diagnostics, settle, undefined_symbols
 
 _FLAGS = ("-O3", "-msimd128", "-mbulk-memory", "-Wall", "-Wextra")
 _C = ("-x", "c", "-std=gnu17", "-I", str(library_folder("c")))
@@ -23,7 +23,6 @@ _CPP = (
     "-x", "c++", "-std=c++20", "-fno-exceptions", "-fno-rtti",
     "-I", str(library_folder("cpp")), "-I", str(library_folder("c")),
 )  # fmt: skip
-_STACK, _INITIAL = 64 << 10, 1 << 20
 _BARE = ("-target", "wasm32-freestanding", "-Wl,--no-entry")
 _LIBC = ("-target", "wasm32-wasi", "-mexec-model=reactor")
 _LIBC_HEADERS = ("wasm-wasi-musl", "generic-musl")
@@ -65,26 +64,13 @@ def editor_flags(spec: PluginSpec) -> Sequence[str]:
 
 def _compile(spec: PluginSpec, flags: Sequence[str], work: Path, progress: Progress) -> bytes:
     wasm = work / "module.wasm"
-    memory = memory_flags(spec.limits.memory_mib, _STACK, _INITIAL)
+    memory = memory_flags(spec.limits.memory_mib)
     arguments = ["cc", *_FLAGS, *memory, "-I.", *flags, "-o", str(wasm.resolve()), spec.source]
-    arguments += [*_LIBC, *_imports(spec), str(cpp_folder() / "wasi.c")] if spec.libc else _BARE
+    arguments += [*_LIBC, *import_defines(spec), str(cpp_folder() / "wasi.c")] if spec.libc else _BARE
     outcome = run_tool("ziglang", arguments, spec.folder, progress, _FIRST_LIBC)
-    diagnostics = read_diagnostics(outcome.text)
-    if not outcome.succeeded:
-        raise _failure(outcome)
-    for warning in diagnostics:
-        progress(str(warning))
-    return wasm.read_bytes()
-
-
-def _imports(spec: PluginSpec) -> list[str]:
-    return [f"-DSANDSEAL_IMPORTS_{name.upper()}" for name in spec.imports]
-
-
-def _failure(outcome: Outcome) -> BuildError:
-    missing = undefined_symbols(outcome.text)
-    if missing:
+    if missing := undefined_symbols(outcome.text):
         message = f"nothing defines {', '.join(missing)}"
-        return BuildError(message, hint=_WANTS_LIBC, symbols=missing, compiler=outcome.text[:8192])
+        raise BuildError(message, hint=_WANTS_LIBC, symbols=missing, compiler=outcome.text[:SAID])
     hint = _WANTS_LIBC if "file not found" in outcome.text else None
-    return build_error(read_diagnostics(outcome.text), outcome.text, hint)
+    settle(outcome, read_diagnostics(outcome.text), progress, hint)
+    return wasm.read_bytes()

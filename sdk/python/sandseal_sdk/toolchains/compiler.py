@@ -10,8 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from sandseal_sdk.errors import BuildError, ExtraMissing
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
 
 Progress = Callable[[str], None]
+
+STACK, INITIAL = 64 << 10, 1 << 20
+"""What a compiled language's module starts with, in bytes: stack, and memory in all."""
 
 _PATIENCE = 10.0  # seconds; a build whose libraries are in zig's cache takes less
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -94,7 +98,7 @@ def tool_version(package: str) -> str:
     return version(package)
 
 
-def memory_flags(limit_mib: int, stack: int, initial: int) -> Sequence[str]:
+def memory_flags(limit_mib: int, stack: int = STACK, initial: int = INITIAL) -> Sequence[str]:
     """Linker flags for a module's memory, in bytes.
 
     Args:
@@ -105,9 +109,14 @@ def memory_flags(limit_mib: int, stack: int, initial: int) -> Sequence[str]:
     return f"-Wl,-z,stack-size={stack}", f"-Wl,--initial-memory={memory_bytes(limit_mib, initial)}"
 
 
-def memory_bytes(limit_mib: int, initial: int) -> int:
+def memory_bytes(limit_mib: int, initial: int = INITIAL) -> int:
     """How much memory a module starts with: what a typical call needs, and no more than the stage's limit."""
     return min(initial, limit_mib << 20)
+
+
+def import_defines(spec: PluginSpec) -> Sequence[str]:
+    """What tells sandseal.h which of the host's functions a plugin may use."""
+    return [f"-DSANDSEAL_IMPORTS_{name.upper()}" for name in spec.imports]
 
 
 def library_folder(language: str) -> Path:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from sandseal_sdk.errors import BuildError
+from sandseal_sdk.toolchains.compiler import Outcome, Progress
 
 # `file:line:column: error: text`, where the file may start with a drive letter; as clang and zig write it.
 _LINE = re.compile(r"^(?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?P<column>\d+): (?P<kind>[a-z ]+): (?P<text>.*)$")
@@ -13,7 +14,8 @@ _LINE = re.compile(r"^(?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?P<column>\
 _REFERENCE = re.compile(r"^ +(?P<text>\S+): (?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?P<column>\d+)$")
 _CARET = re.compile(r" *~*\^~*")
 _MAX_LINES = 12
-_SAID = 8192  # characters of a compiler's output that an error keeps
+SAID = 8192
+"""Characters of a compiler's output that an error keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +71,34 @@ def _excerpt(lines: Sequence[str]) -> Sequence[str]:
     return lines[: min(end, _MAX_LINES)]
 
 
-def build_error(diagnostics: Sequence[Diagnostic], said: str, hint: str | None = None) -> BuildError:
-    """The error to raise when a compiler has failed: its first message, at a place in the author's files.
+def settle(outcome: Outcome, found: Sequence[Diagnostic], progress: Progress, hint: str | None = None) -> None:
+    """End a compiler's run: its warnings go to the author.
 
     Args:
-        diagnostics: what was found in its output.
-        said: its output.
+        found: in its output.
         hint: what to do, where more is known than that the source must change.
+
+    Raises:
+        BuildError: it failed.
     """
+    if not outcome.succeeded:
+        raise _failure(found, outcome.text, hint)
+    for warning in found:
+        progress(str(warning))
+
+
+def _failure(diagnostics: Sequence[Diagnostic], said: str, hint: str | None) -> BuildError:
+    """A compiler's first error, at a place in the author's files."""
     errors = [i for i, diagnostic in enumerate(diagnostics) if diagnostic.is_error]
     if not errors:
-        return BuildError(f"the compiler failed: {said.strip()[:_SAID]}", hint=hint, compiler=said[:_SAID])
+        return BuildError(f"the compiler failed: {said.strip()[:SAID]}", hint=hint, compiler=said[:SAID])
     first, rest = diagnostics[errors[0]], len(errors) - 1
     # A mistake that shows inside a library is told at the place that uses it, which the notes below it name.
     notes = diagnostics[errors[0] : errors[1] if rest else None]
     place = next((note for note in notes if note.is_authors), first)
     message = str(first) if place is first else f"{place.file}:{place.line}:{place.column}: {first.text}\n{first}"
     more = f"\n(and {rest} more)" if rest else ""
-    return BuildError(f"{message}{more}", hint=hint, file=place.file, line=place.line, compiler=said[:_SAID])
+    return BuildError(f"{message}{more}", hint=hint, file=place.file, line=place.line, compiler=said[:SAID])
 
 
 def undefined_symbols(stderr: str) -> Sequence[str]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.toolchains.signature import Setting, inner_kind, is_single
 from sandseal_signing.manifest import DataType, TensorSpec
 

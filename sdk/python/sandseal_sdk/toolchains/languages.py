@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.toolchains.assemblyscript import compile_assemblyscript
 from sandseal_sdk.toolchains.c import compile_c, compile_cpp
 from sandseal_sdk.toolchains.compiler import Progress, cpp_folder, library_folder, tool_version

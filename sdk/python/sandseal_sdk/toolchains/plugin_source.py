@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterator
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from sandseal_sdk.errors import BuildError
 
@@ -44,10 +44,10 @@ class Unsupported(Exception):
         self.why = why
         self.hint = hint
 
-    def as_error(self) -> BuildError:
-        """The same for the author."""
+    def as_error(self, **data: Any) -> BuildError:
+        """The same for the author, with whatever else is known."""
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return BuildError(f"{where}: {self.why}", hint=self.hint, file=self.file, line=self.line)
+        return BuildError(f"{where}: {self.why}", hint=self.hint, file=self.file, line=self.line, **data)
 
 
 def parse_source(file: str, text: str, function: str) -> ast.FunctionDef:

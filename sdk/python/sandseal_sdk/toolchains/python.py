@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.toolchains.compiler import (
     Progress,
     cpp_folder,
+    import_defines,
     library_folder,
     memory_flags,
     package_folder,
     run_tool,
 )
-from sandseal_sdk.toolchains.diagnostics import Diagnostic, read_diagnostics
+from sandseal_sdk.toolchains.diagnostics import SAID, Diagnostic, read_diagnostics
 from sandseal_sdk.toolchains.glue import parameter_types, render_glue
-from sandseal_sdk.toolchains.plugin_source import Unsupported, first_use, parse_source
+from sandseal_sdk.toolchains.plugin_source import Unsupported, first_use
 from sandseal_sdk.toolchains.signature import Setting, read_settings
 from sandseal_sdk.toolchains.wide_int import widen_ints
 
@@ -50,13 +51,15 @@ def compile_python(spec: PluginSpec, work: Path, progress: Progress) -> bytes:
     Raises:
         BuildError: the source is outside of what Pythran translates, or does not fit plugin.toml.
     """
-    settings = _checked_settings(spec)
+    try:
+        settings = read_settings(spec)
+    except Unsupported as refusal:
+        raise refusal.as_error() from None
     _translate(spec, settings, work, progress)
     (work / "glue.cpp").write_text(render_glue(spec, settings), encoding="utf-8", newline="\n")
     includes = [f"-I{folder}" for folder in (cpp_folder(), library_folder("c"), package_folder("pythran"))]
-    defines = [f"-DSANDSEAL_IMPORTS_{name.upper()}" for name in spec.imports]
     memory = memory_flags(spec.limits.memory_mib, _STACK, _INITIAL)
-    preprocess = [*_COMPILE, *includes, *defines, "-E", "-o", "glue.ii", "glue.cpp"]
+    preprocess = [*_COMPILE, *includes, *import_defines(spec), "-E", "-o", "glue.ii", "glue.cpp"]
     outcome = run_tool("ziglang", preprocess, work, progress, "the preprocessor is still at work")
     if outcome.succeeded:
         widened = widen_ints((work / "glue.ii").read_text(encoding="utf-8"))
@@ -66,15 +69,6 @@ def compile_python(spec: PluginSpec, work: Path, progress: Progress) -> bytes:
     if not outcome.succeeded:
         _explain(spec, settings, work, progress, outcome.text)
     return (work / "module.wasm").read_bytes()
-
-
-def _checked_settings(spec: PluginSpec) -> Sequence[Setting]:
-    """The settings of the stage's function, which exists and takes what plugin.toml says."""
-    text = (spec.folder / spec.source).read_text(encoding="utf-8")
-    try:
-        return read_settings(spec, parse_source(spec.source, text, spec.function))
-    except Unsupported as refusal:
-        raise refusal.as_error() from None
 
 
 def _translate(
@@ -107,28 +101,21 @@ def _last_json(text: str) -> dict[str, Any]:
 def _explain(spec: PluginSpec, settings: Sequence[Setting], work: Path, progress: Progress, stderr: str) -> NoReturn:
     """Turn clang's words about generated code into one about the author's."""
     if mismatch := _ASSERTION.search(stderr):
-        _fail(spec.source, None, mismatch[1], hint="correct the function or plugin.toml", compiler=stderr[:8192])
+        _fail(spec.source, None, mismatch[1], hint="correct the function or plugin.toml", compiler=stderr[:SAID])
     if missing := _MISSING.search(stderr):
-        text = (spec.folder / spec.source).read_text(encoding="utf-8")
-        line = first_use(missing[1], text)
-        _fail(
-            spec.source,
-            line,
-            f"{missing[1]!r} does not work with what it is given",
-            hint=_SUBSET,
-            compiler=stderr[:8192],
-        )
+        why = f"{missing[1]!r} does not work with what it is given"
+        _fail(spec.source, first_use(missing[1], spec.source_text), why, hint=_SUBSET, compiler=stderr[:SAID])
     diagnostics = read_diagnostics(stderr)
     error = next((found for found in diagnostics if found.is_error), None)
     if error is None:
-        _fail(spec.source, None, "the C++ that Pythran made of it does not link", compiler=stderr[:8192])
+        _fail(spec.source, None, "the C++ that Pythran made of it does not link", compiler=stderr[:SAID])
     name = _NUMPY_NAME.search(error.text)
     place = _place(spec, diagnostics, name and name[1])
     _explain_types(spec, settings, work, progress, place)
     text = error.text.replace("(anonymous namespace)::", "").replace("pythonic::", "")
     where = f" at {name[1]!r}" if name else ""
     why = f"the C++ that Pythran made of it does not compile{where}: {text[:300]}"
-    _fail(*place, why, hint=_SUBSET, compiler=stderr[:8192])
+    _fail(*place, why, hint=_SUBSET, compiler=stderr[:SAID])
 
 
 def _place(spec: PluginSpec, diagnostics: Sequence[Diagnostic], name: str | None) -> tuple[str, int | None]:
@@ -136,8 +123,7 @@ def _place(spec: PluginSpec, diagnostics: Sequence[Diagnostic], name: str | None
     for found in diagnostics:
         if found.file.endswith(".py"):
             return found.file, found.line
-    text = (spec.folder / spec.source).read_text(encoding="utf-8")
-    return spec.source, first_use(name, text) if name else None
+    return spec.source, first_use(name, spec.source_text) if name else None
 
 
 def _explain_types(
@@ -157,5 +143,4 @@ def _explain_types(
 
 
 def _fail(file: str, line: int | None, why: str, *, hint: str | None = None, **data: Any) -> NoReturn:
-    where = f"{file}:{line}" if line else file
-    raise BuildError(f"{where}: {why}", hint=hint, file=file, line=line, **data)
+    raise Unsupported(file, line, why, hint).as_error(**data)

@@ -11,16 +11,15 @@ from functools import cache
 from pathlib import Path
 
 from sandseal_sdk.errors import ExtraMissing
-from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.toolchains.compiler import Progress, library_folder, memory_flags, run_command
-from sandseal_sdk.toolchains.diagnostics import Diagnostic, build_error
+from sandseal_sdk.toolchains.diagnostics import Diagnostic, settle
 
 _TARGET = "wasm32-unknown-unknown"
 _FLAGS = (
     "--edition=2021", f"--target={_TARGET}", "-Copt-level=3", "-Ccodegen-units=1", "-Cpanic=abort", "-Cdebuginfo=1",
     "-Ctarget-feature=+simd128,+bulk-memory", "--error-format=json",
 )  # fmt: skip
-_STACK, _INITIAL = 64 << 10, 1 << 20
 _HINT = (
     "on Debian and Ubuntu: apt install rustc libstd-rust-dev-wasm32 lld; "
     f"with rustup: rustup target add {_TARGET}; the environment's RUSTC names another compiler"
@@ -106,17 +105,13 @@ def compile_rust(spec: PluginSpec, work: Path, progress: Progress) -> bytes:
 
 
 def _memory(spec: PluginSpec) -> list[str]:
-    flags = memory_flags(spec.limits.memory_mib, _STACK, _INITIAL)
+    flags = memory_flags(spec.limits.memory_mib)
     return [f"-Clink-arg={flag.removeprefix('-Wl,').replace('-z,', '-z')}" for flag in flags]
 
 
 def _run(command: Sequence[str], spec: PluginSpec, progress: Progress) -> None:
     outcome = run_command(command, spec.folder, progress, _PATIENCE)
-    diagnostics = read_messages(outcome.text)
-    if not outcome.succeeded:
-        raise build_error(diagnostics, outcome.text)
-    for warning in diagnostics:
-        progress(str(warning))
+    settle(outcome, read_messages(outcome.text), progress)
 
 
 def read_messages(stderr: str) -> Sequence[Diagnostic]:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sandseal_sdk.byte_text import as_byte_text
-from sandseal_sdk.plugin_spec import PluginSpec
-from sandseal_sdk.toolchains.plugin_source import Unsupported
-from sandseal_sdk.values import numpy_type
+from sandseal_sdk.plugin.byte_text import as_byte_text
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.values import numpy_type
+from sandseal_sdk.toolchains.plugin_source import Unsupported, parse_source
 from sandseal_signing.manifest import DataType, TensorSpec
 
 _SCALARS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "str"}
@@ -55,12 +55,13 @@ def is_single(tensor: TensorSpec) -> bool:
     return all(axis == 1 for axis in tensor.shape)
 
 
-def read_settings(spec: PluginSpec, function: ast.FunctionDef) -> tuple[Setting, ...]:
+def read_settings(spec: PluginSpec) -> tuple[Setting, ...]:
     """The settings that a stage's function takes, after checking all of its parameters.
 
     Raises:
-        Unsupported: the parameters are not those of plugin.toml.
+        Unsupported: there is no such function, or its parameters are not those of plugin.toml.
     """
+    function = parse_source(spec.source, spec.source_text, spec.function)
     _check_positional(spec, function)
     places = {"config": json.loads(spec.config), "parameters": spec.parameters}
     settings = [_setting(spec, argument, places) for argument in function.args.kwonlyargs]

@@ -15,14 +15,15 @@
 extern "C" {
 #endif
 
+/* A list lies in the blocks that callers had, so neither function may be mixed with the callers' code. */
+#define SANDSEAL_APART __attribute__((noinline))
+
 enum { SANDSEAL_UNIT = 16, SANDSEAL_CLASSES = 128, SANDSEAL_GROWTH = 1 << 20 };
 
-/* Stands before every block. */
+/* Stands before every block, eight bytes off a multiple of 16; a free block begins with the next of its list. */
 struct sandseal_chunk {
-    uint32_t units;                       /* room behind this header, in units of 16 bytes */
+    uint32_t units;                       /* of 16 bytes, this header included */
     uint32_t shift;                       /* bytes from the chunk's own header to this one (aligned blocks) */
-    struct sandseal_chunk *next;          /* in its free list */
-    uint32_t unused;
 };
 
 extern unsigned char __heap_base; /* from the linker: where static data ends */
@@ -31,7 +32,7 @@ static struct sandseal_chunk *sandseal_free_chunks[SANDSEAL_CLASSES];
 
 /* Rounds up to the units of a size class: at most a quarter is wasted. */
 static uint32_t sandseal_class_units(uint32_t units) {
-    if (units < 8) return units ? units : 1;
+    if (units < 8) return units;
     uint32_t step = 1u << (29 - __builtin_clz(units));
     return (units + step - 1) & ~(step - 1);
 }
@@ -52,16 +53,16 @@ static int sandseal_reach(uint64_t end) {
     return __builtin_wasm_memory_grow(0, needed) != SIZE_MAX;
 }
 
-void *malloc(size_t size) {
+SANDSEAL_APART void *malloc(size_t size) {
     if (size > UINT32_MAX - SANDSEAL_GROWTH) return NULL;
-    uint32_t units = sandseal_class_units((uint32_t)((size + SANDSEAL_UNIT - 1) / SANDSEAL_UNIT));
+    uint32_t units = sandseal_class_units((uint32_t)(size + sizeof(struct sandseal_chunk) - 1) / SANDSEAL_UNIT + 1);
     struct sandseal_chunk **list = &sandseal_free_chunks[sandseal_class(units)], *chunk = *list;
     if (chunk) {
-        *list = chunk->next;
+        *list = *(struct sandseal_chunk **)(chunk + 1);
         return chunk + 1;
     }
-    if (!sandseal_heap_top) sandseal_heap_top = ((uintptr_t)&__heap_base + SANDSEAL_UNIT - 1) & ~(SANDSEAL_UNIT - 1);
-    uint64_t end = (uint64_t)sandseal_heap_top + sizeof *chunk + (uint64_t)units * SANDSEAL_UNIT;
+    if (!sandseal_heap_top) sandseal_heap_top = ((uintptr_t)&__heap_base | (SANDSEAL_UNIT - 1)) + 1 + sizeof *chunk;
+    uint64_t end = (uint64_t)sandseal_heap_top + (uint64_t)units * SANDSEAL_UNIT;
     if (!sandseal_reach(end)) return NULL;
     chunk = (struct sandseal_chunk *)sandseal_heap_top;
     sandseal_heap_top = (uintptr_t)end;
@@ -70,22 +71,22 @@ void *malloc(size_t size) {
     return chunk + 1;
 }
 
-void free(void *block) {
+SANDSEAL_APART void free(void *block) {
     if (!block) return;
     struct sandseal_chunk *chunk = (struct sandseal_chunk *)block - 1;
     chunk = (struct sandseal_chunk *)((uintptr_t)chunk - chunk->shift);
-    if ((uintptr_t)(chunk + 1) + (uintptr_t)chunk->units * SANDSEAL_UNIT == sandseal_heap_top) {
+    if ((uintptr_t)chunk + (uintptr_t)chunk->units * SANDSEAL_UNIT == sandseal_heap_top) {
         sandseal_heap_top = (uintptr_t)chunk;
         return;
     }
     struct sandseal_chunk **list = &sandseal_free_chunks[sandseal_class(chunk->units)];
-    chunk->next = *list;
+    *(struct sandseal_chunk **)(chunk + 1) = *list;
     *list = chunk;
 }
 
 size_t malloc_usable_size(void *block) {
     struct sandseal_chunk *chunk = (struct sandseal_chunk *)block - 1;
-    return block ? (size_t)chunk->units * SANDSEAL_UNIT - chunk->shift : 0;
+    return block ? (size_t)chunk->units * SANDSEAL_UNIT - sizeof *chunk - chunk->shift : 0;
 }
 
 void *calloc(size_t count, size_t size) {

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from sandseal_sdk.plugin_spec import PluginSpec
-from sandseal_sdk.preinit import State
-from sandseal_sdk.toolchains.compiler import Progress
-from sandseal_sdk.values import Value
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.preinit import State
+from sandseal_sdk.plugin.values import Value
 from sandseal_signing.errors import SandsealError
 from sandseal_signing.manifest import DataType, TensorSpec
 
@@ -57,7 +56,13 @@ class PluginSandbox:
     """
 
     def __init__(
-        self, wasm: bytes, spec: PluginSpec, assets: Mapping[str, bytes], log: Progress, *, fuel: bool = True
+        self,
+        wasm: bytes,
+        spec: PluginSpec,
+        assets: Mapping[str, bytes],
+        log: Callable[[str], None],
+        *,
+        fuel: bool = True,
     ) -> None:
         from sandseal_host.sandbox import SandboxEngine
 

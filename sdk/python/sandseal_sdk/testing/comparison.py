@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sandseal_sdk.plugin_spec import PluginSpec
-from sandseal_sdk.values import Value
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.values import Value
 from sandseal_signing.manifest import DataType, TensorSpec
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sandseal_sdk.sources import Place, open_place
+from sandseal_sdk.bundles.sources import Place, open_place
 from sandseal_signing.bundle import Bundle, Sink, open_bundle
 from sandseal_signing.manifest import Manifest
 from sandseal_signing.trust import Revoked, TrustPolicy

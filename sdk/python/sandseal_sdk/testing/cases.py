@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandseal_sdk.errors import CaseInvalid
-from sandseal_sdk.plugin_spec import PluginSpec
-from sandseal_sdk.values import Value, read_value, write_value
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.values import Value, read_value, write_value
 from sandseal_signing.errors import SandsealError
 from sandseal_signing.schema import Node, parse_json
 

@@ -10,6 +10,12 @@ from enum import IntEnum
 from struct import pack
 
 _HEADER = b"\0asm\1\0\0\0"
+_I32, _I64, _F32, _F64, _V128, _END = 0x41, 0x42, 0x43, 0x44, 0xFD, 0x0B
+_IMMEDIATE_NUMBER = {_I32, _I64, 0x23, 0xD2}  # i32.const, i64.const, global.get, ref.func
+_IMMEDIATE_BYTES = {_F32: 4, _F64: 8, _V128: 17, 0xD0: 1}  # f32.const, f64.const, v128.const, ref.null
+
+# Value types that `constant` can write, and the opcode for each.
+CONSTANTS = {0x7F: _I32, 0x7E: _I64, 0x7D: _F32, 0x7C: _F64}
 
 
 class Id(IntEnum):
@@ -203,14 +209,6 @@ class Reader:
             elif opcode in _IMMEDIATE_NUMBER:
                 self.number()
         return self.since(start)
-
-
-_I32, _I64, _F32, _F64, _V128, _END = 0x41, 0x42, 0x43, 0x44, 0xFD, 0x0B
-_IMMEDIATE_NUMBER = {_I32, _I64, 0x23, 0xD2}  # i32.const, i64.const, global.get, ref.func
-_IMMEDIATE_BYTES = {_F32: 4, _F64: 8, _V128: 17, 0xD0: 1}  # f32.const, f64.const, v128.const, ref.null
-
-# Value types that `constant` can write, and the opcode for each.
-CONSTANTS = {0x7F: _I32, 0x7E: _I64, 0x7D: _F32, 0x7C: _F64}
 
 
 def constant(kind: int, value: float) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 import httpx
 
 from sandseal_sdk.errors import HostRefused, HostUnreachable
-from sandseal_sdk.seal_index import SealIndex
+from sandseal_sdk.hosts.seal_index import SealIndex
 from sandseal_signing.pack import Progress
 
 LARGE = 64 << 20

@@ -14,7 +14,11 @@ from sandseal_signing.schema import Node
 
 FILE = "plugin.toml"
 SCHEMA = "sandseal.plugin/1"
-LANGUAGES = ("python", "c", "cpp", "zig", "assemblyscript", "rust")
+LANGUAGES = {
+    "python": "plugin.py", "c": "plugin.c", "cpp": "plugin.cpp", "zig": "plugin.zig",
+    "assemblyscript": "plugin.ts", "rust": "plugin.rs",
+}  # fmt: skip
+"""Every language, with what a new plugin's source is called."""
 STAGES = ("pre", "post")
 
 
@@ -41,6 +45,11 @@ class PluginSpec(StageSpec):
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def source_text(self) -> str:
+        """What the source file holds now."""
+        return (self.folder / self.source).read_text(encoding="utf-8")
+
+    @property
     def stage(self) -> StageSpec:
         """The stage alone, as bundle.json describes it."""
         return StageSpec(**{field.name: getattr(self, field.name) for field in fields(StageSpec)})
@@ -62,6 +71,21 @@ def read_plugin_spec(folder: Path) -> PluginSpec:
         raise PluginFolderInvalid(f"{path}: {error}") from None
     except SandsealError as error:
         raise PluginFolderInvalid(f"{path}: {error.message}", **error.data) from None
+
+
+def read_assets(spec: PluginSpec) -> dict[str, bytes]:
+    """A plugin's assets by name.
+
+    Raises:
+        PluginFolderInvalid: one is not there.
+    """
+    try:
+        return {name: (spec.folder / name).read_bytes() for name in spec.assets}
+    except OSError as error:
+        raise PluginFolderInvalid(
+            f"the asset {error.filename} cannot be read: {error.strerror}",
+            hint="the plugin's README says how to make it",
+        ) from None
 
 
 def _spec(folder: Path, document: dict[str, Any]) -> PluginSpec:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from sandseal_sdk.errors import ExtraMissing
-from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.toolchains.c import editor_flags
 
 FILE = ".clangd"

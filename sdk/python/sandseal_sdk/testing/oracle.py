@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sandseal_sdk.byte_text import ByteText, as_byte_text
-from sandseal_sdk.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.byte_text import ByteText, as_byte_text
+from sandseal_sdk.plugin.plugin_spec import PluginSpec
+from sandseal_sdk.plugin.values import Value, numpy_type
 from sandseal_sdk.toolchains.plugin_module import load_plugin, own_namespaces
-from sandseal_sdk.toolchains.plugin_source import parse_source
 from sandseal_sdk.toolchains.signature import is_single, read_settings
-from sandseal_sdk.values import Value, numpy_type
 from sandseal_signing.manifest import DataType, TensorSpec
 
 _PYTHON_NUMBERS = (DataType.BOOL, DataType.INT64, DataType.FP64)
@@ -31,8 +30,7 @@ class Oracle:
         self._spec = spec
         self._assets = [ByteText(assets[name].decode("latin-1")) for name in spec.assets]
         self.function = _load(spec)
-        text = (spec.folder / spec.source).read_text(encoding="utf-8")
-        self._settings = read_settings(spec, parse_source(spec.source, text, spec.function))
+        self._settings = read_settings(spec)
 
     def call(self, inputs: Sequence[Value], parameters: bytes = b"{}") -> Sequence[Value]:
         """What the function returns for these inputs, as the stage's outputs.

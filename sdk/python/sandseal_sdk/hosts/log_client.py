@@ -1,8 +1,7 @@
 """A host's transparency log over REST."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from sandseal_sdk.client import Client
 from sandseal_signing.errors import ProofInvalid
 from sandseal_signing.merkle import decode_hash
 
@@ -11,15 +10,15 @@ class LogClient:
     """Reads a host's log (an `audit.LogSource`).
 
     Args:
-        client: with a token of scope audit or operate.
+        get: `Client.get` of a client whose token has scope audit or operate.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, get: Callable[..., bytes]) -> None:
+        self._get = get
 
     def checkpoint(self) -> bytes:
         """The newest checkpoint."""
-        return self._client.get("/v1/log/checkpoint")
+        return self._get("/v1/log/checkpoint")
 
     def entries(self, start: int, end: int) -> Iterator[bytes]:
         """The entries from number `start` on and before `end`, page by page.
@@ -28,7 +27,7 @@ class LogClient:
             ProofInvalid: the host has no more, or gives more than was asked for.
         """
         while start < end:
-            page = self._client.get("/v1/log/entries", start=start, end=end).splitlines()
+            page = self._get("/v1/log/entries", start=start, end=end).splitlines()
             if not 0 < len(page) <= end - start:
                 raise ProofInvalid(f"the host gave {len(page)} entries where {start} to {end} were asked for")
             yield from page
@@ -36,9 +35,9 @@ class LogClient:
 
     def proof(self, number: int, size: int) -> bytes:
         """That an entry is in the log of this size, as a tlog-proof."""
-        return self._client.get("/v1/log/proof", index=number, size=size)
+        return self._get("/v1/log/proof", index=number, size=size)
 
     def consistency(self, old: int, new: int) -> tuple[bytes, ...]:
         """That the log of size `new` continues that of size `old`."""
-        text = self._client.get("/v1/log/proof", old=old, new=new).decode("ascii", errors="replace")
+        text = self._get("/v1/log/proof", old=old, new=new).decode("ascii", errors="replace")
         return tuple(map(decode_hash, text.split()))

@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import median
 
 from sandseal_sdk.build import build_plugin
-from sandseal_sdk.cases import Case, read_cases
 from sandseal_sdk.errors import CaseInvalid
-from sandseal_sdk.harness import read_assets
-from sandseal_sdk.oracle import Oracle
-from sandseal_sdk.sandbox import PluginSandbox
+from sandseal_sdk.plugin.plugin_spec import read_assets
+from sandseal_sdk.plugin.sandbox import PluginSandbox
+from sandseal_sdk.testing.cases import Case, read_cases
+from sandseal_sdk.testing.oracle import Oracle
 from sandseal_sdk.toolchains.compiler import Progress
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Protocol
 
 from sandseal_sdk.errors import BuildError
-from sandseal_sdk.wasm_module import (
+from sandseal_sdk.plugin.wasm_module import (
     CONSTANTS,
     Export,
     Id,

@@ -1,0 +1,157 @@
+"""What one connection may take of the host: so many, so large heads, and no longer than a slow client needs.
+
+uvicorn parses, and bounds none of this. A timer per connection looks at it twice in the time that a client has; what a
+request costs for it is a few counters.
+"""
+
+import asyncio
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from sandseal_host.api.errors import ConnectionsFull, HeadersTooLarge, TooSlow
+from sandseal_host.api.settings import ConnectionLimits
+
+Part = Literal["head", "body", "none"]
+"""Of a request, that has not come completely."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a connection was at when the timer looked.
+
+    Args:
+        requests: that had begun.
+        part: what it was receiving.
+        received: bytes, of all requests.
+        unread: bytes that wait for the client to read; None while it reads.
+    """
+
+    requests: int
+    part: Part
+    received: int
+    unread: int | None
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection of uvicorn's with an end to what it takes; whoever derives from it says where a request stands.
+
+    Args:
+        limits: what it may take.
+        given: what uvicorn gives its protocols; so `named`.
+    """
+
+    def __init__(self, *given: Any, limits: ConnectionLimits | None = None, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._limits = limits or ConnectionLimits()
+        self._requests = self._received = self._piece = self._head = 0
+        self._part: Part = "head"
+        self._refusal: Exception | None = None
+        self._looked: _Look | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or say that there are enough."""
+        super().connection_made(transport)
+        self._look_later()
+        if len(self.connections) > self._limits.connections:
+            self.refuse(ConnectionsFull(f"{self._limits.connections} connections are open"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, unless it makes a head too large."""
+        size = self._piece = len(data)
+        self._received += size
+        if self._part == "head":
+            self._head += size
+        super().data_received(data)
+        if self._part == "head" and self._head > self._limits.head_bytes and self._refusal is None:
+            self._refusal = self._head_too_large()
+            self.send_400_response("")
+
+    def begin_head(self) -> None:
+        """Note that a request begins; its head may reach into further pieces, which are counted."""
+        self._requests += 1
+        self._part, self._head = "head", 0
+
+    def check_head(self) -> None:
+        """Note that a head is complete.
+
+        Raises:
+            HeadersTooLarge: it is too large; the parser, which this is raised in, then gives up.
+        """
+        self._part = "body"
+        limits = self._limits
+        large = self._head + self._piece > limits.head_bytes and self._head_bytes() > limits.head_bytes
+        if large or len(self.headers) > limits.headers:
+            self._refusal = self._head_too_large()
+            raise self._refusal
+
+    def end_request(self) -> None:
+        """Note that a request is complete."""
+        self._part = "none"
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser gave up on."""
+        if self._refusal is None:
+            super().send_400_response(msg)
+        else:
+            self.refuse(self._refusal)
+
+    @abstractmethod
+    def refuse(self, error: Exception) -> None:
+        """Write the answer that tells of an error, and close the connection."""
+
+    def _head_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _head_too_large(self) -> HeadersTooLarge:
+        limits = self._limits
+        return HeadersTooLarge(
+            f"the request's head has over {limits.head_bytes} bytes or {limits.headers} fields",
+            limit=limits.head_bytes, fields=limits.headers,
+        )  # fmt: skip
+
+    def _look_later(self) -> None:
+        self._timer = self.loop.call_later(self._limits.slow_s / 2, self._look)
+
+    def _look(self) -> None:
+        """End a connection that has been waiting for its client since the last look."""
+        unread = self.transport.get_write_buffer_size() if self.flow.write_paused else None
+        before, now = self._looked, _Look(self._requests, self._part, self._received, unread)
+        self._looked = now
+        self._look_later()
+        if self.transport.is_closing() or (before is not None and self._reads_too_slowly(before, now)):
+            self.transport.abort()
+        elif before is not None and self._sends_too_slowly(before, now):
+            self._end_slow_request()
+
+    def _reads_too_slowly(self, before: _Look, now: _Look) -> bool:
+        return before.unread is not None and now.unread is not None and before.unread - now.unread < self._least()
+
+    def _sends_too_slowly(self, before: _Look, now: _Look) -> bool:
+        if now.part == "none" or (before.part, before.requests) != (now.part, now.requests):
+            return False
+        return now.part == "head" or (not self.flow.read_paused and now.received - before.received < self._least())
+
+    def _least(self) -> float:
+        """Bytes that have to move between two looks."""
+        least: float = self._limits.slow_bytes_s * self._limits.slow_s / 2
+        return least
+
+    def _end_slow_request(self) -> None:
+        cycle: Any = self.cycle
+        answered = cycle is None or cycle.response_complete
+        started = getattr(cycle, "response_started", answered)
+        own = answered if self._part == "head" else not (started or self.pipeline)
+        if own and self._requests:
+            self.refuse(TooSlow(f"the request's {self._part} did not come in time"))
+        else:
+            self.transport.close()
