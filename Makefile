@@ -4,7 +4,7 @@ SUITE  ?= first-light
 BIN    := .venv/bin
 PLUGINS := $(dir $(wildcard plugins/*/plugin.toml))
 
-.PHONY: setup demo test check bench plugins vectors smoke clean
+.PHONY: setup demo test check bench gpu-check plugins vectors smoke clean
 
 setup: .venv/dev
 
@@ -30,6 +30,13 @@ check: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python tests/bench/run.py --suite $(SUITE) $(BENCH_FLAGS)
+
+# Proves the CUDA side where there is an NVIDIA GPU (status 2 where not); CI has none. Its packages are some 3 GB.
+gpu-check:
+	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null || \
+	  { echo "nothing to check: libcuda.so.1 is missing, there is no NVIDIA driver here"; exit 2; }
+	$(MAKE) .work/gpu/ready
+	.work/gpu/bin/python tests/gpu/check.py
 
 plugins: .venv/cpu
 	set -e; for plugin in $(PLUGINS); do \
@@ -57,4 +64,9 @@ clean:
 .venv/dev: .venv/cpu
 	@echo "installing what tests and checks need ..."
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+.work/gpu/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .work/gpu
+	.work/gpu/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[gpu]'
 	touch $@

@@ -8,10 +8,10 @@ from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.memory import DeviceMemory
 from support.staged_device import StagedCpu, staged
 
-NEEDS_MINUTES = {"memory after unload", "memory of shapes"}
+SLOW = {"memory after unload", "overlap"}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in NEEDS_MINUTES)) for n in ANYWHERE])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in ANYWHERE])
 def test_what_needs_no_gpu_holds_on_a_device_beside_the_host(name):
     assert ANYWHERE[name](staged())
 

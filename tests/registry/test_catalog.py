@@ -14,6 +14,7 @@ from sandseal_host.registry import database
 from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.database import Database
 from sandseal_host.registry.tables import NameRow, Row
+from sandseal_host.registry.tokens import Tokens
 from support.bundles import seal
 
 
@@ -112,7 +113,7 @@ def test_a_closed_catalog_says_so(url):
     catalog = Catalog(url)
     catalog.close()
     catalog.close()
-    for call in (catalog.all, lambda: catalog.intend("acme.tiny", None)):
+    for call in (catalog.all, lambda: catalog.dismiss("acme.tiny")):
         with pytest.raises(StoreError, match="is closed"):
             call()
 

@@ -42,6 +42,22 @@ def test_a_writer_breaks_it_and_waits_for_its_release(file: FileIO):
         assert not writer.is_alive()
 
 
+def test_the_signal_comes_although_the_thread_that_took_it_has_ended(file: FileIO):
+    with listening() as signals:
+        leases: list[Lease] = []
+        taking = threading.Thread(target=lambda: leases.append(Lease(file)))
+        taking.start()
+        taking.join()
+        writer = threading.Thread(target=lambda: Path(file.name).open("r+b").close())
+        writer.start()
+        until = time.monotonic() + 5
+        while not signals and time.monotonic() < until:
+            time.sleep(0.01)
+        leases[0].release()
+        writer.join(5)
+        assert signals == [signal.SIGIO]
+
+
 def test_there_is_none_while_somebody_can_write(file: FileIO):
     with listening(), Path(file.name).open("r+b"), pytest.raises(LeaseRefused, match="open for writing"):
         Lease(file)

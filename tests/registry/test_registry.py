@@ -93,7 +93,7 @@ def test_a_restart_keeps_everything(data, alice):
     bundle = data.registry.open(accepted.id)
     data.restart()
     assert data.registry.list() == (accepted,)
-    assert data.registry.intended() == {"acme.tiny": 1}
+    assert data.registry.intended() == {"acme.tiny": {1: 1}}
     assert data.registry.open(accepted.id) == bundle
     refuse(data, seal([alice], release="other bytes"), VersionStale)
 
@@ -362,14 +362,26 @@ def test_intentions_follow_what_is_there(data, alice):
     push(data, seal([alice], version=2))
     with pytest.raises(ModelUnknown):
         data.registry.intend("acme.tiny", 3)
+    data.registry.intend("acme.tiny", 1)
     data.registry.intend("acme.tiny", 2)
     data.registry.intend("acme.tiny", 1)
-    assert data.registry.intended() == {"acme.tiny": 1}
+    assert data.registry.intended() == {"acme.tiny": {2: 2, 1: 3}}
+    data.registry.dismiss("acme.tiny", 2)
+    data.registry.dismiss("acme.tiny", 3)
+    assert data.registry.intended() == {"acme.tiny": {2: 0, 1: 3}}
     data.registry.delete(accepted.id)
-    assert data.registry.intended() == {}
+    assert data.registry.intended() == {"acme.tiny": {2: 0}}
     data.registry.intend("acme.tiny", 2)
-    data.registry.intend("acme.tiny", None)
-    assert data.registry.intended() == {}
+    data.registry.dismiss("acme.tiny")
+    data.registry.dismiss("acme.other")
+    assert data.registry.intended() == {"acme.tiny": {2: 0}}
+
+
+def test_what_is_put_into_service_may_take_another_s_place(data, alice):
+    for version in (1, 2, 3):
+        push(data, seal([alice], version=version))
+        data.registry.intend("acme.tiny", version, {version - 1})
+    assert data.registry.intended() == {"acme.tiny": {3: 3}}
 
 
 # --- at the same time ---

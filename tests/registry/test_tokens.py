@@ -7,7 +7,7 @@ import pytest
 
 from sandseal_host.errors import StoreError
 from sandseal_host.registry.catalog import Catalog
-from sandseal_host.registry.tokens import Scope, Tokens
+from sandseal_host.registry.tokens import Rate, Scope, Tokens
 
 
 @pytest.fixture
@@ -30,6 +30,27 @@ def test_an_issued_secret_is_checked_as_its_token(tokens):
     assert tokens.list() == (issued.token,)
     assert issued.token.scopes == {Scope.PUBLISH, Scope.INFER}
     assert (issued.token.tenant, issued.token.models, issued.token.expires) == ("acme", "acme.*", expires)
+
+
+def test_limits_are_kept(tokens):
+    rate = Rate(requests_s=2.5)
+    token = tokens.issue("ci", [Scope.INFER], ceiling="batch", rate=rate).token
+    assert (token.ceiling, token.rate) == ("batch", rate)
+    assert tokens.list() == (token,)
+
+
+@pytest.mark.parametrize(
+    ("rate", "other", "within"),
+    [
+        (Rate(), Rate(), True),
+        (Rate(1, 1), Rate(), True),
+        (Rate(), Rate(rows_s=1), False),
+        (Rate(2, 1), Rate(2, 1), True),
+        (Rate(2, 2), Rate(2, 1), False),
+    ],
+)
+def test_a_rate_within_another(rate, other, within):
+    assert rate.within(other) is within
 
 
 def test_what_nobody_issued_is_nothing(tokens):

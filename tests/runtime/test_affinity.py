@@ -8,9 +8,7 @@ from sandseal_host.runtime.affinity import cores_near, keep_thread_on, parse_cor
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux binds threads")
 
 
-@pytest.mark.parametrize(
-    ("text", "cores"), [("0-3,8,10-11\n", {0, 1, 2, 3, 8, 10, 11}), ("5", {5}), ("\n", set())]
-)
+@pytest.mark.parametrize(("text", "cores"), [("0-3,8,10-11\n", {0, 1, 2, 3, 8, 10, 11}), ("5", {5}), ("\n", set())])
 def test_lists_of_processors_are_read_as_linux_writes_them(text, cores):
     assert parse_cores(text) == cores
 

@@ -44,7 +44,7 @@ def test_they_are_one_model():
         replicas = Replicas([session])
         assert (len(replicas), replicas.max_rows) == (1, 8)
         assert replicas.bucket((X,)) == session.bucket((X,))
-        assert replicas.resident_bytes == session.statistics().resident_bytes
+        assert replicas.resident == {"cuda:0": session.statistics().resident_bytes}
         assert replicas.run([(X,)])[0][0].shape == (2, 10)  # a thread that never settled
         replicas.close()
         assert session.closed

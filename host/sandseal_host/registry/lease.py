@@ -6,6 +6,7 @@ waits until the lease is released, for /proc/sys/fs/lease-break-time (45 s) at m
 
 import errno
 import fcntl
+import os
 import signal
 from io import FileIO
 
@@ -32,6 +33,7 @@ class Lease:
             raise LeaseRefused("nobody in this process handles SIGIO")
         try:
             fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(file, fcntl.F_SETOWN, os.getpid())  # else this thread gets SIGIO, and nobody after its end
         except OSError as error:
             in_use = "somebody has it open for writing" if error.errno == errno.EAGAIN else error.strerror
             raise LeaseRefused(str(in_use)) from error

@@ -5,20 +5,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import onnxruntime
 
 from sandseal_host.errors import DeviceUnavailable, SettingsInvalid
+from sandseal_host.runtime import placement
 from sandseal_host.runtime.affinity import keep_thread_on
-from sandseal_host.runtime.binding import Binding
+from sandseal_host.runtime.backend import Backend
 from sandseal_host.runtime.cpu import Cpu
 from sandseal_host.runtime.cuda import Cuda
-from sandseal_host.runtime.graphed_binding import GraphedBinding
 from sandseal_host.runtime.memory import DeviceMemory
-from sandseal_host.runtime.staged_binding import StagedBinding
 from sandseal_host.runtime.staging import Staging
-from sandseal_signing.manifest import ModelSpec
 
 _NAME = re.compile(r"cpu|cuda(?::(\d{1,3}))?")
 _WHEELS = frozenset({"onnxruntime", "onnxruntime-gpu"})
@@ -29,28 +27,6 @@ class DeviceKind(StrEnum):
 
     CPU = "cpu"
     CUDA = "cuda"
-
-
-class Backend(Protocol):
-    """What a kind of device offers, `index` being which of them; `Cpu` and `Cuda` say the details."""
-
-    provider: str
-    arena: str
-    runs_at_once: int
-
-    def count(self) -> int: ...  # noqa: D102
-    def check(self, index: int) -> None: ...  # noqa: D102
-    def provider_options(self, index: int, staging: Staging | None, *, graphs: bool) -> dict[str, Any]: ...  # noqa: D102
-    def session_options(self) -> dict[str, str]: ...  # noqa: D102
-    def run_options(self) -> onnxruntime.RunOptions: ...  # noqa: D102
-    def memory(self, index: int) -> DeviceMemory: ...  # noqa: D102
-    def used(self, index: int) -> int: ...  # noqa: D102
-    def cores(self, index: int) -> frozenset[int]: ...  # noqa: D102
-    def staging(self, index: int) -> Staging | None: ...  # noqa: D102
-    def binding(  # noqa: D102
-        self, session: onnxruntime.InferenceSession, spec: ModelSpec, staging: Staging | None, graph_rows: int
-    ) -> Binding | StagedBinding | GraphedBinding: ...
-    def release(self, index: int) -> None: ...  # noqa: D102
 
 
 _BACKENDS: dict[DeviceKind, Backend] = {DeviceKind.CPU: Cpu(), DeviceKind.CUDA: Cuda()}
@@ -107,18 +83,27 @@ class Device:
         return [(self.backend.provider, self.backend.provider_options(self.index, staging, graphs=graphs))]
 
     def configure(self, options: onnxruntime.SessionOptions) -> None:
-        """Set what sessions on this device need, so that nothing of them runs elsewhere."""
+        """Set what sessions on this device need."""
         for name, value in self.backend.session_options().items():
             options.add_session_config_entry(name, value)
 
     def check_session(self, session: onnxruntime.InferenceSession) -> None:
-        """See that a session really is on this device: ONNX Runtime falls back to the CPU with a log line.
+        """See that a session really runs on this device: ONNX Runtime falls back to the CPU with a log line.
 
         Raises:
-            DeviceUnavailable: it is not.
+            DeviceUnavailable: it does not, or some of its nodes do not; the message names their operators.
         """
         if self.backend.provider not in session.get_providers():
             raise DeviceUnavailable(f"ONNX Runtime made the session on {session.get_providers()} instead of {self}")
+        if placement.RECORD in self.backend.session_options():
+            others = placement.misplaced(session.get_provider_graph_assignment_info(), self.backend.provider)
+            if others:
+                names = ", ".join(sorted(others))
+                raise DeviceUnavailable(
+                    f"ONNX Runtime has no way to run {names} on {self}, and would run them on the CPU",
+                    hint="use operators and data types that the CUDA provider has, or SANDSEAL_DEVICE=cpu",
+                    operators=dict(others),
+                )
 
     def memory(self) -> DeviceMemory:
         """Its memory now."""

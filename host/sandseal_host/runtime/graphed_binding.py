@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.capi import _pybind_state as ort
@@ -46,9 +45,7 @@ class GraphedBinding:
         max_rows: of a batch.
     """
 
-    def __init__(
-        self, session: onnxruntime.InferenceSession, spec: ModelSpec, staging: Staging, max_rows: int
-    ) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, spec: ModelSpec, staging: Staging, max_rows: int) -> None:
         self._core, self._staging, self._max_rows = session._sess, staging, max_rows
         self._io = ort.SessionIOBinding(self._core)
         staging.enter()

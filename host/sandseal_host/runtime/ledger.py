@@ -3,12 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from weakref import WeakKeyDictionary
 
-from sandseal_host.errors import MemoryExhausted
+from sandseal_host.errors import HostError, MemoryExhausted
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.devices import Devices
 from sandseal_host.runtime.session import Session, SessionStatistics
@@ -89,13 +89,16 @@ class MemoryLedger:
         """Each device's figures, labelled with its name."""
         for device in self._devices:
             memory, held = device.memory(), [s.statistics() for s, _ in self._on(device)]
-            yield {"device": str(device)}, DeviceStatistics(
-                memory.total,
-                memory.free,
-                sum(each.resident_bytes + each.buffer_bytes for each in held),
-                self._promised[device],
-                len(held),
-                self._evicted[device],
+            yield (
+                {"device": str(device)},
+                DeviceStatistics(
+                    memory.total,
+                    memory.free,
+                    sum(each.resident_bytes + each.buffer_bytes for each in held),
+                    self._promised[device],
+                    len(held),
+                    self._evicted[device],
+                ),
             )
 
     def session_statistics(self) -> Iterator[tuple[Mapping[str, str], SessionStatistics]]:
@@ -108,7 +111,8 @@ class MemoryLedger:
     def rest(self) -> None:
         """Let each session that was idle since the last time give back what runs have left behind; blocks."""
         for session, _ in self._open():
-            session.rest()
+            with suppress(HostError):  # one that cannot run keeps what it has
+                session.rest()
 
     async def _make_room(self, device: Device, name: str, need: int) -> None:
         while True:

@@ -53,9 +53,9 @@ class Replicas:
         return session.run(requests, handle)
 
     @property
-    def resident_bytes(self) -> int:
-        """Of all sessions; see `SessionStatistics`."""
-        return sum(session.statistics().resident_bytes for session in self._sessions)
+    def resident(self) -> dict[str, int]:
+        """By device: what its session took; see `SessionStatistics`."""
+        return {str(session.device): session.statistics().resident_bytes for session in self._sessions}
 
     def close(self) -> None:
         """See `Session.close`."""

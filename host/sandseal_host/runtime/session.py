@@ -1,7 +1,7 @@
 """A model loaded on a device: verified bytes in, batches of rows through, memory back at the end."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -95,6 +95,7 @@ class Session:
         threads: int = 1,
         max_rows: int | None = None,
         graphs: bool = False,
+        warming: Callable[[onnxruntime.RunOptions], None] = lambda _: None,
     ) -> Self:
         """Load a model and run it once.
 
@@ -108,6 +109,7 @@ class Session:
             threads: that one run uses.
             max_rows: the most rows of a run, where fewer than the manifest's.
             graphs: record CUDA graphs where the model's shapes allow it.
+            warming: called when all is loaded, with what ends the first run; see `handle`.
 
         Raises:
             ModelInvalid: it does not load, or is not what the manifest says.
@@ -130,7 +132,9 @@ class Session:
         try:
             device.check_session(core)
             check_signature(spec, core)
-            session._warm_up()
+            handle = session.handle()
+            warming(handle)
+            session._warm_up(handle)
         except Exception:
             session.close()
             raise
@@ -213,7 +217,10 @@ class Session:
             idle, self._runs_at_rest = self._runs == self._runs_at_rest, self._runs
             if self._closed or not idle or not self._warm or self._small:
                 return
-            self._free, spare = [], self._free
+            spare = []
+            with suppress(IndexError):
+                while True:
+                    spare.append(self._free.pop())  # each is nobody else's from here on
             for binding in spare:
                 binding.rest()
             self._free += spare
@@ -286,11 +293,11 @@ class Session:
                 return f"output {spec.name!r} has shape {list(shape)} for {rows} rows, not {list(spec.shape)}"
         return ""
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, handle: onnxruntime.RunOptions) -> None:
         """Run two rows of zeros: allocates what runs need, and shows whether the outputs' rows are the inputs'."""
         rows = min(2, self._max_rows)
         try:
-            arrays = self._run([self._blank(rows)], rows)
+            arrays = self._run([self._blank(rows)], rows, handle)
         except ModelFailed:
             return
         mismatch = self._mismatch(arrays, rows)

@@ -38,7 +38,8 @@ class StagedInput:
         data, shape = self.host.gather(parts, rows)
         if data.nbytes > self.memory.nbytes:
             self.memory = self._staging.memory(self.host.nbytes)
-        self._copies.upload(self.memory.pointer, data)
+        if data.nbytes:
+            self._copies.upload(self.memory.pointer, data)
         return data.nbytes, shape
 
     def release(self) -> None:

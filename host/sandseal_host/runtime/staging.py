@@ -37,7 +37,7 @@ class Stream(Protocol):
         ...
 
     def download(self, target: Bytes, source: int) -> None:
-        """Copy from an address on the device to host memory."""
+        """Copy from an address on the device, as much as the target holds."""
         ...
 
     def record(self) -> Event:

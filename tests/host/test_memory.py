@@ -1,0 +1,93 @@
+"""A host that runs short of memory: who goes, who stays, and what is refused."""
+
+import asyncio
+
+import pytest
+
+from sandseal_host.errors import MemoryExhausted, ModelUnknown
+from sandseal_host.runtime import cpu
+from sandseal_host.runtime.memory import DeviceMemory
+from sandseal_host.serving import live
+from support.living_host import LivingHost, living_host
+from support.onnx_models import mlp
+
+MIB = 1 << 20
+
+
+class Machine:
+    """What the system says of its memory: 100 MiB, of which each ready model takes 30.
+
+    Attributes:
+        others: MiB that other processes hold.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.host: LivingHost | None = None
+        self.others = 30
+        monkeypatch.setattr(cpu, "system_memory", self.memory)
+        monkeypatch.setattr(live, "_IDLE_S", 0.0)
+
+    def memory(self) -> DeviceMemory:
+        models = [entry for entry in self.host.models.index() if str(entry.state) == "ready"] if self.host else []
+        return DeviceMemory(100 * MIB, max(0, 100 - self.others - 30 * len(models)) * MIB)
+
+
+WIDE = mlp((2, 1024, 2048, 2))  # 8 MB of weights
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+def test_the_model_that_was_idle_longest_makes_room(machine, tmp_path):
+    async def test() -> None:
+        async with living_host(tmp_path) as host:
+            machine.host = host
+            await host.push("acme.a", 1)  # needs next to nothing
+            await host.push("acme.b", 1)
+            await host.ask("acme.a")
+            await host.push("acme.new", 1, WIDE)
+            assert host.ready("acme.a") == host.ready("acme.new") == {1}
+            assert host.states("acme.b") == {1: "unloaded"}
+            with pytest.raises(ModelUnknown):
+                await host.ask("acme.b")
+            assert await asyncio.to_thread(logged, host, b"made room for another model")
+            ((_, figures),) = host.host._loader.ledger.statistics()
+            assert (figures.evicted_total, figures.models) == (1, 2)
+
+    asyncio.run(test())
+
+
+def test_what_cannot_fit_leaves_everybody_who_is_busy(machine, tmp_path):
+    async def test() -> None:
+        async with living_host(tmp_path) as host:
+            machine.host = host
+            await host.push("acme.a", 1)
+            machine.others = 65
+            with host.models.get("acme.a", None).hold(), pytest.raises(MemoryExhausted, match="5 of 100 MiB are free"):
+                await host.push("acme.new", 1, WIDE)
+            assert await host.ask("acme.a") == 1
+            assert host.states("acme.new") == {1: "failed"}
+
+    asyncio.run(test())
+
+
+def test_who_made_room_is_back_after_a_restart(machine, tmp_path):
+    async def test() -> None:
+        async with living_host(tmp_path) as host:
+            machine.host = host
+            await host.push("acme.a", 1)
+            machine.others = 60
+            await host.push("acme.new", 1, WIDE)
+            assert host.states("acme.a") == {1: "unloaded"}
+        machine.host, machine.others = None, 0
+        async with living_host(tmp_path) as host:
+            assert host.ready("acme.a") == host.ready("acme.new") == {1}
+
+    asyncio.run(test())
+
+
+def logged(host: LivingHost, reason: bytes) -> bool:
+    journal = host.host._journal
+    return any(reason in entry for entry in journal.entries(0, journal.state.head.size))
