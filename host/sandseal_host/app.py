@@ -12,8 +12,9 @@ from typing import Any
 from sandseal_host.api.access import read_access
 from sandseal_host.api.app import create_app
 from sandseal_host.api.dataplane import DataPlane
+from sandseal_host.api.oidc import IdentityProvider
 from sandseal_host.api.ports import HostState
-from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.settings import ApiSettings, JsonLimits
 from sandseal_host.desks.bundles import BundleDesk
 from sandseal_host.desks.offers import OfferDesk
 from sandseal_host.desks.tokens import TokenDesk
@@ -73,6 +74,7 @@ class Host:
         self._settings = settings
         self._rules = ServingRules.read(settings)
         self._access = read_access(settings.access)
+        self._provider = IdentityProvider(self._access.oidc) if self._access.oidc else None
         self._live = LiveModels()
         self._tail = SteadyTail()
         with ExitStack() as opened:
@@ -88,6 +90,7 @@ class Host:
             watch=self._watch,
             receipts=self._receipts,
             notes=self._notes,
+            rules=self._rules,
             settings=settings,
         )
         self._loader.ledger.give_way = self._make_room
@@ -109,8 +112,8 @@ class Host:
         self._note_workers(self._workers is None or self._workers.working)
 
     def stopping(self) -> None:
-        """Fail readiness from now on; what is asked is still answered."""
-        self._models.state = HostState.STOPPING
+        """Fail readiness and break off loads from now on; what is asked is still answered."""
+        self._models.stopping()
 
     async def stop(self) -> None:
         """Drain and unload every model, then close everything."""
@@ -207,7 +210,7 @@ class Host:
         _log.warning("%r is unloaded: another model needs its memory", model)
         with suppress(ModelUnknown, NotReady):  # somebody else unloads it just now
             await self._live.unload(model.name, model.version, drain_s=self._settings.drain_s)
-        await self._notes.unloaded(model, "made room for another model")
+            await self._notes.unloaded(model, "made room for another model")
         return True
 
     async def _tidy(self) -> None:
@@ -229,7 +232,7 @@ class Host:
             models=self._models,
             bundles=bundles,
             offers=OfferDesk(self._offers, self._vet, bundles.taken_in, _offer_limits(settings).life),
-            tokens=TokenDesk(tokens),
+            tokens=TokenDesk(tokens, self._provider),
             trust=TrustDesk(self._trust, self._revocations, self._registry, self._models.enforce),
             log=self._journal,
             receipts=self._receipts,
@@ -237,7 +240,14 @@ class Host:
             metrics=self._metrics(),
             settings=ApiSettings(
                 max_body_bytes=settings.max_body_mib << 20,
+                max_json_bytes=settings.max_json_mib << 20,
+                json=JsonLimits(settings.max_json_values, settings.max_json_depth),
+                max_ratio=settings.max_ratio,
+                max_head_bytes=settings.max_head_kib << 10,
+                max_calls=settings.max_connections,
                 max_bundle_bytes=settings.max_bundle_mib << 20,
+                max_uploads=settings.max_uploads,
+                max_transfers=settings.max_transfers,
                 anonymous_inference=settings.anonymous,
                 default_class=settings.default_class,
                 access=self._access,
@@ -248,6 +258,7 @@ class Host:
         metrics = HostMetrics()
         metrics.add("sandseal", lambda: [({}, self._tail.statistics())])
         metrics.add("sandseal_registry", lambda: [({}, self._registry.statistics())])
+        metrics.add("sandseal_loads", lambda: [({}, self._models.statistics())])
         metrics.add("sandseal_offers", lambda: [({}, self._offers.statistics())])
         metrics.add("sandseal_code", lambda: [({}, self._code.statistics())])
         metrics.add("sandseal_vetting", lambda: [({}, self._vetting.statistics())])

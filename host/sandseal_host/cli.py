@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from math import prod
@@ -13,6 +14,7 @@ import typer
 from sandseal_sdk.console import note, out, table
 
 if TYPE_CHECKING:
+    from sandseal_host.api.tls import TlsFiles
     from sandseal_host.app import Host
     from sandseal_host.settings import Settings
     from sandseal_signing.manifest import Manifest
@@ -39,11 +41,12 @@ def serve(
     data: Annotated[Path | None, typer.Option(help="Folder for blobs, catalog and the operator's token.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind; loopback when absent.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to bind; 0 picks a free one.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:N.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, or a list such as cuda:0,cuda:1.")] = None,
     anonymous: Annotated[bool | None, typer.Option(help="Take inference without a token.")] = None,
 ) -> None:
     """Run the host; every other setting is a SANDSEAL_* variable (see host/README.md)."""
     from sandseal_host.settings import read_settings
+    from sandseal_host.stages import hanging
 
     settings = read_settings(trust=trust, data=data, host=host, port=port, device=device, anonymous=anonymous)
 
@@ -53,18 +56,20 @@ def serve(
         print(url, flush=True)
 
     _serve(settings, started)
+    if hanging():  # a load that was given up: the C++ that it is in would abort the process as Python ends
+        os._exit(0)
 
 
 def run(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An ONNX file.")],
     port: Annotated[int, typer.Option(help="Port on the loopback interface; 0 picks a free one.")] = 8000,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or a list such as cuda:0,cuda:1.")] = "cpu",
 ) -> None:
     """Serve an ONNX file at once: sealed with a throw-away key, verified as always, on loopback only."""
     from sandseal_host.settings import read_settings
     from sandseal_sdk import publish
+    from sandseal_sdk.bundles.keyfiles import read_private_key
     from sandseal_sdk.client import Client
-    from sandseal_sdk.keyfiles import read_private_key
     from sandseal_signing.pack import pack_folder
 
     with tempfile.TemporaryDirectory(prefix="sandseal-run-") as temporary:
@@ -148,27 +153,22 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 async def _host(settings: "Settings", started: Started) -> None:
     from sandseal_host.api.server import serve as serve_http
+    from sandseal_host.api.tls import tls_files
     from sandseal_host.app import Host
 
+    tls = tls_files(settings)
     host = Host(settings)
-    over_grpc = await _serve_grpc(host, settings)
+    over_grpc = await _serve_grpc(host, settings, tls)
     restoring = asyncio.ensure_future(host.start())
     tasks: set[asyncio.Future[Any]] = {restoring}
+    scheme = "https" if tls else "http"
 
     def listening(address: str, port: int) -> None:
         shown = f"[{address}]" if ":" in address else address
-        tasks.add(asyncio.ensure_future(asyncio.to_thread(started, f"http://{shown}:{port}", host.new_token_file)))
+        tasks.add(asyncio.ensure_future(asyncio.to_thread(started, f"{scheme}://{shown}:{port}", host.new_token_file)))
 
     try:
-        await serve_http(
-            host.asgi,
-            host=settings.host,
-            port=settings.port,
-            root_path=settings.root_path,
-            drain_s=settings.drain_s,
-            listening=listening,
-            stopping=host.stopping,
-        )
+        await serve_http(host.asgi, settings, tls=tls, listening=listening, stopping=host.stopping)
         await asyncio.gather(*tasks)
     finally:
         if over_grpc is not None:
@@ -176,13 +176,13 @@ async def _host(settings: "Settings", started: Started) -> None:
         await host.stop()
 
 
-async def _serve_grpc(host: "Host", settings: "Settings") -> Any:
+async def _serve_grpc(host: "Host", settings: "Settings", tls: "TlsFiles | None") -> Any:
     """The gRPC server, where the settings want one."""
     if settings.grpc_port is None:
         return None
     from sandseal_host.api.grpc.server import serve_grpc
 
-    server, port = await serve_grpc(host.asgi.endpoint, host=settings.host, port=settings.grpc_port)
+    server, port = await serve_grpc(host.asgi.endpoint, host=settings.host, port=settings.grpc_port, tls=tls)
     note(f"gRPC on port {port}")
     return server
 

@@ -73,8 +73,9 @@ def _devices() -> Iterator[Finding]:
         return
     for name in ("cpu", "cuda"):
         try:
-            Device.parse(name).check()
-            yield Finding(name, "yes", "ONNX Runtime can use it")
+            device = Device.parse(name)
+            device.check()
+            yield Finding(name, "yes", f"ONNX Runtime can use it; devices: {device.backend.count()}")
         except SandsealError as error:
             yield Finding(name, "no", error.message)
 

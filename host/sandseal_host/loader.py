@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -23,11 +24,13 @@ from sandseal_host.sandbox.workers.stage import WorkerStage
 from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.serving.lane import INLINE_BELOW_S, Lane
-from sandseal_host.serving.model import Model, ModelParts, ModelState
+from sandseal_host.serving.model import Model, ModelParts
 from sandseal_host.serving.rules import ServingRules
 from sandseal_host.settings import Settings
-from sandseal_signing.errors import SandsealError, TrustError
+from sandseal_host.stages import LoadStage, LoadStages, apart
 from sandseal_signing.manifest import Manifest, StageSpec
+
+_STAGE_QUEUES = 4  # that may wait in a plugin: one for each class, one for tenants with less than their share
 
 Built = tuple[Replicas, GuardedStage | None, GuardedStage | None]
 """A bundle's sessions, pre stage and post stage."""
@@ -79,43 +82,43 @@ class Loader:
         Raises:
             ModelInvalid, PluginError, OperatorError: why not.
         """
-        for part in self._build(manifest, files, folder, self._devices.choose()):
-            if part is not None:
-                part.close()
+        _close(self._build(manifest, files, folder, self._devices.choose()))
 
-    async def load(self, model: Model, bundle: Bound, admit: Callable[[], Awaitable[None]]) -> None:
+    async def load(self, model: Model, bundle: Bound, admit: Callable[[], Awaitable[None]], stages: LoadStages) -> None:
         """Build the bundle off the event loop and let `model` become ready on it; idle models may have to make room.
 
         Args:
-            bundle: the model closes its view once it is unloaded; the caller, where the load fails.
+            bundle: its view is closed once the model is unloaded, or where the load fails.
             admit: asked when everything is built; the model is ready in the same turn of the loop, or never.
+            stages: the load's clock. What was given up keeps its promise of memory until it ends.
 
         Raises:
-            SandsealError: it cannot be built, or is not admitted; the model says so too.
+            SandsealError: it cannot be built in time, or is not admitted.
         """
-        model.advance(ModelState.LOADING)
+
+        def late(work: "asyncio.Future[Built]") -> None:
+            if not work.cancelled() and work.exception() is None:
+                _close(work.result())
+            bundle.close()
+
+        stages.enter(LoadStage.LOADING)
         try:
-            runner, pre, post = await self._build_in_room(bundle)
-        except SandsealError as error:
-            model.fail(error.message)
+            runner, pre, post = await stages.within(asyncio.ensure_future(self._build_in_room(bundle, stages)), late)
+        except BaseException:
+            if stages.overdue is None:
+                await asyncio.to_thread(bundle.close)
             raise
-        model.advance(ModelState.WARMING)
         try:
             await admit()
-        except SandsealError as error:
-            for part in (runner, pre, post):
-                if part is not None:
-                    await asyncio.to_thread(part.close)
-            if isinstance(error, TrustError):
-                model.revoke(error.message)
-            else:
-                model.fail(error.message)
+        except BaseException:
+            await asyncio.to_thread(_close, (runner, pre, post))
+            await asyncio.to_thread(bundle.close)
             raise
         on_loop = INLINE_BELOW_S if self._devices.kind is DeviceKind.CPU else 0.0
         settings = self._rules.of(bundle.manifest)
         settings = replace(settings, instances=max(settings.instances, self._devices.runs_at_once) * len(runner))
         lane = Lane(runner, settings, name=model.name, inline_below_s=on_loop, settle=runner.settle)
-        model.serve(ModelParts(runner, lane, pre, post, runner.resident_bytes, bundle.view))
+        model.serve(ModelParts(runner, lane, pre, post, runner.resident, bundle.view))
 
     def plugin_statistics(self) -> Iterator[tuple[Mapping[str, str], PluginStatistics]]:
         """What the plugins of loaded models did, labelled with model, version and stage."""
@@ -126,15 +129,21 @@ class Loader:
         """Stop the sandbox engine; the models built here must be unloaded before."""
         self._engine.close()
 
-    async def _build_in_room(self, bundle: Bound) -> Built:
+    async def _build_in_room(self, bundle: Bound, stages: LoadStages) -> Built:
         manifest = bundle.manifest
         need = await asyncio.to_thread(_weights, manifest, bundle.files, bundle.folder)
         devices = await asyncio.to_thread(self._devices.choose, self._settings.replicas)
         async with self.ledger.room(devices, manifest.name, need):
-            return await asyncio.to_thread(self._build, manifest, bundle.files, bundle.folder, devices)
+            return await apart(lambda: self._build(manifest, bundle.files, bundle.folder, devices, enter=stages.enter))
 
     def _build(
-        self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None, devices: Sequence[Device]
+        self,
+        manifest: Manifest,
+        files: Mapping[str, bytes],
+        folder: Path | None,
+        devices: Sequence[Device],
+        *,
+        enter: Callable[..., None] = lambda *_: None,
     ) -> Built:
         if manifest.reserved:
             raise ModelInvalid(
@@ -144,7 +153,8 @@ class Loader:
         model = manifest.model
         self._progress(model.file)
         with ExitStack() as undo:
-            sessions = [undo.enter_context(self._session(manifest, files, folder, device)) for device in devices]
+            sessions = [undo.enter_context(self._session(manifest, files, folder, on, enter)) for on in devices]
+            enter(LoadStage.LOADING)
             pre = self._stage(manifest, "pre", manifest.pre, files)
             if pre is not None:
                 undo.callback(pre.close)
@@ -152,8 +162,16 @@ class Loader:
             undo.pop_all()
         return built
 
-    def _session(self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None, device: Device) -> Session:
+    def _session(
+        self,
+        manifest: Manifest,
+        files: Mapping[str, bytes],
+        folder: Path | None,
+        device: Device,
+        enter: Callable[..., None],
+    ) -> Session:
         model = manifest.model
+        enter(LoadStage.LOADING)
         session = Session.open(
             model,
             files[model.file],
@@ -163,6 +181,7 @@ class Loader:
             threads=self._settings.threads,
             max_rows=self._rules.of(manifest).max_rows,
             graphs=self._settings.cuda_graphs,
+            warming=lambda handle: enter(LoadStage.WARMING, partial(setattr, handle, "terminate", True)),
         )
         self.ledger.enter(session, (manifest.name, manifest.version))
         return session
@@ -181,10 +200,18 @@ class Loader:
         wasm, assets = files[spec.plugin], {name: files[name] for name in spec.assets}
         if self._workers is None:
             plugin = self._engine.compile(wasm, spec, assets=assets, label=label)
-            return StagePool(plugin, self._settings.plugin_threads, max_waiting=self._settings.max_queue)
+            return StagePool(
+                plugin, self._settings.plugin_threads, max_waiting=_STAGE_QUEUES * self._settings.max_queue
+            )
         code = self._engine.code(wasm, label)  # which is run in workers alone
         sealed = WorkerPlugin(label, spec, wasm, code, assets)
-        return WorkerStage(self._workers, sealed, max_waiting=self._settings.max_queue)
+        return WorkerStage(self._workers, sealed, max_waiting=_STAGE_QUEUES * self._settings.max_queue)
+
+
+def _close(built: Built) -> None:
+    for part in built:
+        if part is not None:
+            part.close()
 
 
 def _weights(manifest: Manifest, files: Mapping[str, bytes], folder: Path | None) -> int:

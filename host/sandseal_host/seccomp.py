@@ -1,11 +1,13 @@
 """System calls that a process gives up for good: Linux's seccomp, filter mode, on x86-64 and ARM64.
 
 What is refused fails with EPERM; a list of what is allowed would break with every new libc. Threads can be started,
-processes cannot.
+processes cannot; what takes the number of a process or the name of a file is refused even where Landlock, or the
+user namespace, would refuse it too: they do not know chmod, nor setpriority.
 """
 
 import ctypes
 import errno
+import os
 import platform
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +16,10 @@ from dataclasses import dataclass
 # <linux/prctl.h>, <linux/seccomp.h>, <linux/audit.h>, <linux/sched.h>
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO with the number in the low half
-_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16  # in struct seccomp_data
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16  # in struct seccomp_data
 _X32_CALLS = 0x40000000
 _CLONE_THREAD = 0x00010000
+_PR_SET_PDEATHSIG, _F_SETOWN, _F_SETOWN_EX, _FIOSETOWN, _SIOCSPGRP = 1, 8, 15, 0x8901, 0x8902
 
 # Classic BPF: load a word, compare, test bits, return.
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -31,7 +34,20 @@ REFUSED: Sequence[tuple[str, int | None, int | None]] = (
     ("ptrace", 101, 117), ("process_vm_readv", 310, 270), ("process_vm_writev", 311, 271),
     ("process_madvise", 440, 440), ("kcmp", 312, 272), ("kill", 62, 129), ("tkill", 200, 130),
     ("rt_sigqueueinfo", 129, 138), ("rt_tgsigqueueinfo", 297, 240), ("pidfd_open", 434, 434), ("pidfd_getfd", 438, 438),
-    ("pidfd_send_signal", 424, 424),
+    ("pidfd_send_signal", 424, 424), ("setpriority", 141, 140), ("ioprio_set", 251, 30),
+    ("sched_setaffinity", 203, 122), ("sched_setscheduler", 144, 119), ("sched_setparam", 142, 118),
+    ("sched_setattr", 314, 274), ("migrate_pages", 256, 238), ("move_pages", 279, 239),
+    # what outlives a process, and is the user's, not the process's
+    ("shmget", 29, 194), ("shmat", 30, 196), ("shmctl", 31, 195), ("msgget", 68, 186), ("msgsnd", 69, 189),
+    ("msgrcv", 70, 188), ("msgctl", 71, 187), ("semget", 64, 190), ("semop", 65, 193), ("semctl", 66, 191),
+    ("semtimedop", 220, 192), ("mq_open", 240, 180), ("mq_unlink", 241, 181),
+    # of files, what Landlock leaves: modes, owners, times, attributes, watching; and sizes before its version 3
+    ("chmod", 90, None), ("fchmod", 91, 52), ("fchmodat", 268, 53), ("fchmodat2", 452, 452), ("chown", 92, None),
+    ("fchown", 93, 55), ("lchown", 94, None), ("fchownat", 260, 54), ("utime", 132, None), ("utimes", 235, None),
+    ("futimesat", 261, None), ("utimensat", 280, 88), ("setxattr", 188, 5), ("lsetxattr", 189, 6),
+    ("fsetxattr", 190, 7), ("setxattrat", 463, 463), ("removexattr", 197, 14), ("lremovexattr", 198, 15),
+    ("fremovexattr", 199, 16), ("removexattrat", 466, 466), ("truncate", 76, 45), ("inotify_init", 253, None),
+    ("inotify_init1", 294, 26),
     # file systems and namespaces
     ("mount", 165, 40), ("umount2", 166, 39), ("pivot_root", 155, 41), ("chroot", 161, 51), ("open_tree", 428, 428),
     ("move_mount", 429, 429), ("fsopen", 430, 430), ("fsconfig", 431, 431), ("fsmount", 432, 432), ("fspick", 433, 433),
@@ -51,19 +67,42 @@ REFUSED: Sequence[tuple[str, int | None, int | None]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Machine:
-    """What differs between architectures: AUDIT_ARCH_*, and the numbers of calls."""
+class Narrowed:
+    """A call that one of its arguments decides on.
 
-    audit: int
-    clone: int
-    clone3: int
-    refused: Sequence[int]
+    Args:
+        name: the call's.
+        numbers: on x86-64, on ARM64.
+        argument: which; the kernel too looks at no more than 32 bits of these.
+        test: classic BPF's.
+        values: those that pass the test.
+        allowed: whether a value that passes is what is left, or what is refused.
+    """
+
+    name: str
+    numbers: tuple[int, int]
+    argument: int
+    test: int
+    values: Sequence[int]
+    allowed: bool
 
 
-_MACHINES: Mapping[str, _Machine] = {
-    "x86_64": _Machine(0xC000003E, 56, 435, [x86 for _, x86, _ in REFUSED if x86 is not None]),
-    "aarch64": _Machine(0xC00000B7, 220, 435, [arm for _, _, arm in REFUSED if arm is not None]),
-}
+def narrowed(pid: int) -> Sequence[Narrowed]:
+    """What is left of some calls to the process `pid`."""
+    return (
+        Narrowed("clone", (56, 220), 0, _ANY_BIT, [_CLONE_THREAD], allowed=True),
+        Narrowed("tgkill", (234, 131), 0, _EQUAL, [pid], allowed=True),  # abort() needs it
+        Narrowed("prlimit64", (302, 261), 0, _EQUAL, [0, pid], allowed=True),
+        # Who owns a descriptor gets a signal, any that one chooses, when there is something to read.
+        Narrowed("fcntl", (72, 25), 1, _EQUAL, [_F_SETOWN, _F_SETOWN_EX], allowed=False),
+        Narrowed("ioctl", (16, 29), 1, _EQUAL, [_FIOSETOWN, _SIOCSPGRP], allowed=False),
+        Narrowed("prctl", (157, 167), 0, _EQUAL, [_PR_SET_PDEATHSIG], allowed=False),
+    )
+
+
+# AUDIT_ARCH_*, and which of the two columns of numbers is the machine's.
+_MACHINES: Mapping[str, tuple[int, int]] = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+_CLONE3 = 435  # on both
 
 
 def refuse_calls() -> bool:
@@ -74,7 +113,7 @@ def refuse_calls() -> bool:
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         return False
-    program = b"".join(_program(machine))
+    program = b"".join(_program(*machine))
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
     prctl = ctypes.CDLL(None).prctl
@@ -82,21 +121,32 @@ def refuse_calls() -> bool:
     return done == 0
 
 
-def _program(machine: _Machine) -> Iterable[bytes]:
-    """The filter: each test that a call fails or passes ends it, so that no jump is longer than one return."""
+def _program(audit: int, column: int) -> Iterable[bytes]:
+    """The filter: each test that a call fails or passes ends it, so that no jump is longer than one call's tests."""
     refuse = _REFUSE | errno.EPERM
     yield _instruction(_LOAD, _ARCHITECTURE_AT)
-    yield from _return_unless(_EQUAL, machine.audit, refuse)
+    yield from _return_unless(_EQUAL, audit, refuse)
     yield _instruction(_LOAD, _NUMBER_AT)
     yield from _return_if(_AT_LEAST, _X32_CALLS, refuse)
     # A filter cannot follow the pointer that clone3 takes; without it, libc calls clone.
-    yield from _return_if(_EQUAL, machine.clone3, _REFUSE | errno.ENOSYS)
-    for number in machine.refused:
-        yield from _return_if(_EQUAL, number, refuse)
-    yield from _return_unless(_EQUAL, machine.clone, _ALLOW)
-    yield _instruction(_LOAD, _FIRST_ARGUMENT_AT)
-    yield from _return_if(_ANY_BIT, _CLONE_THREAD, _ALLOW)
-    yield _instruction(_RETURN, refuse)
+    yield from _return_if(_EQUAL, _CLONE3, _REFUSE | errno.ENOSYS)
+    for _, *numbers in REFUSED:
+        if (number := numbers[column]) is not None:
+            yield from _return_if(_EQUAL, number, refuse)
+    for call in narrowed(os.getpid()):
+        yield from _narrow(call.numbers[column], call, refuse)
+    yield _instruction(_RETURN, _ALLOW)
+
+
+def _narrow(number: int, call: Narrowed, refuse: int) -> Iterable[bytes]:
+    """Decide on one call; all others go on behind this."""
+    passes, fails = (_ALLOW, refuse) if call.allowed else (refuse, _ALLOW)
+    body = [_instruction(_LOAD, _ARGUMENTS_AT + 8 * call.argument)]
+    for value in call.values:
+        body += _return_if(call.test, value, passes)
+    body.append(_instruction(_RETURN, fails))
+    yield _instruction(_EQUAL, number, 0, len(body))
+    yield from body
 
 
 def _return_if(test: int, value: int, verdict: int) -> Iterable[bytes]:

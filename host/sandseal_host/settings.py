@@ -23,14 +23,26 @@ class Settings(BaseSettings):
         None, ge=0, le=65_535, description="Port to bind for the protocol over gRPC; 0 picks a free one."
     )
     root_path: str = Field("", description="Path prefix that a proxy in front strips.")
+    trusted_proxies: str = Field(
+        "", description="Addresses of proxies whose X-Forwarded-For and -Proto are believed, with commas between."
+    )
+    cors_origins: str = Field("", description="Origins whose pages may call the host, with commas between.")
+    tls_cert: Path | None = Field(None, description="PEM file with the certificate that the ports are served with.")
+    tls_key: Path | None = Field(None, description="PEM file with its private key.")
+    tls_client_ca: Path | None = Field(None, description="PEM file with who issues the certificates that clients need.")
     anonymous: bool = Field(False, description="Take inference without a token.")
     device: str = Field("cpu", description="`cpu`, `cuda` (every GPU), or a list such as `cuda:0,cuda:2`; no fallback.")
     threads: int = Field(1, ge=1, le=256, description="Threads that one run of a model uses (intra-op, CPU).")
     instances: int = Field(1, ge=1, le=64, description="Runs of one model that may be in flight on a device.")
     replicas: int = Field(1, ge=1, le=64, description="GPUs that a model is loaded on, most free memory first.")
-    cuda_graphs: bool = Field(False, description="Record CUDA graphs of models whose shapes are fixed but for the rows.")
+    cuda_graphs: bool = Field(
+        False, description="Record CUDA graphs of models whose shapes are fixed but for the rows."
+    )
     memory_watermark: float = Field(
-        0.85, gt=0, le=1, description="Part of a device's memory above which idle models give way to one that is loaded."
+        0.85,
+        gt=0,
+        le=1,
+        description="Part of a device's memory above which idle models give way to one that is loaded.",
     )
     max_rows: int | None = Field(None, ge=1, description="Most rows of a batch, below what bundles are signed for.")
     max_delay_us: int | None = Field(None, ge=0, description="Longest wait for a batch to fill, below the signed one.")
@@ -41,12 +53,32 @@ class Settings(BaseSettings):
     serving: Path | None = Field(
         None, description="TOML file with classes, tenants' weights and what is different for some models."
     )
+    access: Path | None = Field(
+        None, description="TOML file with tenants' rates, client certificates and an identity provider."
+    )
     plugin_workers: int | None = Field(
         None, ge=0, le=256, description="Processes that run plugins; one a core on Linux, elsewhere 0: threads do."
     )
     plugin_memory_mib: int = Field(1024, ge=320, description="Memory in MiB that one such process may use.")
     plugin_threads: int = Field(2, ge=1, le=64, description="Plugin calls that run at once, per stage, on threads.")
     max_body_mib: int = Field(64, ge=1, description="Largest inference body in MiB, after decompression too.")
+    max_json_mib: int = Field(16, ge=1, description="Largest JSON part of an inference body in MiB.")
+    max_json_values: int = Field(2_000_000, ge=1, description="Most values of such a JSON part, counted by commas.")
+    max_json_depth: int = Field(64, ge=8, le=900, description="How deep arrays and objects nest in it.")
+    max_ratio: float = Field(
+        200.0, ge=1, description="How many times as large a body of over a MiB may become by decompression."
+    )
+    max_head_kib: int = Field(
+        32, ge=1, le=1024, description="Largest head of a request in KiB, over gRPC its metadata."
+    )
+    max_headers: int = Field(100, ge=16, description="Most header fields of a request.")
+    max_connections: int = Field(4096, ge=1, description="Connections that are open at once; over gRPC, calls.")
+    slow_s: float = Field(
+        60.0, gt=0, description="Seconds in which a request's head must be there, and its body and its answer get on."
+    )
+    slow_bytes_s: float = Field(1024.0, ge=1, description="Bytes a second by which these have to get on.")
+    max_uploads: int = Field(4, ge=1, description="Uploads of bundles at once, three quarters of them by one token.")
+    max_transfers: int = Field(16, ge=1, description="Blobs of offers that arrive at once, likewise.")
     max_bundle_mib: int = Field(16_384, ge=1, description="Largest upload in MiB; the policy's limits apply as well.")
     pending_mib: int = Field(
         4096, ge=0, description="MiB of bundles that one publisher may have waiting for further signatures."

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from threading import Thread
-from typing import TypeVar
+from threading import enumerate as enumerate_threads
+from typing import Any, TypeVar
 
 from sandseal_host.errors import LoadTimeout
 from sandseal_host.settings import Settings
 
 _Result = TypeVar("_Result")
+
+_NAME = "load"
 
 
 class LoadStage(StrEnum):
@@ -42,8 +45,13 @@ def apart(work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
             loop.call_soon_threadsafe(outcome)
 
-    Thread(target=run, name="load", daemon=True).start()
+    Thread(target=run, name=_NAME, daemon=True).start()
     return future
+
+
+def hanging() -> bool:
+    """Whether work that was begun `apart` goes on."""
+    return any(thread.name == _NAME for thread in enumerate_threads())
 
 
 class LoadStages:
@@ -51,19 +59,21 @@ class LoadStages:
 
     Args:
         settings: how long each stage may take.
+        changed: called with each stage that begins.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, changed: Callable[[LoadStage], None] = lambda _: None) -> None:
         self._limits = {
             LoadStage.VERIFYING: settings.verify_time_s,
             LoadStage.LOADING: settings.load_time_s,
             LoadStage.WARMING: settings.warm_time_s,
         }
-        self._loop = asyncio.get_running_loop()
-        self._stage, self._end = LoadStage.VERIFYING, _nothing
+        self._loop, self._changed = asyncio.get_running_loop(), changed
+        self._stage: LoadStage = LoadStage.VERIFYING
+        self._end: Callable[[], None] = lambda: None
         self._limit: asyncio.Timeout | None = None
-        self.overdue: asyncio.Future[object] | None = None
-        """What was given up and has not ended."""
+        self.overdue: asyncio.Future[Any] | None = None
+        """What was given up."""
 
     def enter(self, stage: LoadStage, end: Callable[[], None] = lambda: None) -> None:
         """Go on to a stage, whose time begins now; from any thread.
@@ -100,6 +110,10 @@ class LoadStages:
 
     def _enter(self, stage: LoadStage, end: Callable[[], None]) -> None:
         self._stage, self._end = stage, end
+        if self.overdue is not None:
+            end()
+            return
+        self._changed(stage)
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(self._loop.time() + self._limits[stage])
 
@@ -116,7 +130,3 @@ class LoadStages:
             hint=f"look at disk and device, or raise SANDSEAL_{name.upper()}_TIME_S",
             stage=str(self._stage),
         )
-
-
-def _nothing() -> None:
-    pass

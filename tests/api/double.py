@@ -25,6 +25,9 @@ from sandseal_host.registry.tokens import Scope
 from sandseal_host.serving.claim import hand_over
 from sandseal_host.serving.ports import Cancellable, Waiter
 from sandseal_host.serving.request import Request, Response
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.tally import Served
+from sandseal_host.serving.versions import VersionPolicy
 from sandseal_host.tensors import Tensor
 from sandseal_signing.checkpoint import Checkpoint
 from sandseal_signing.digest import Digest
@@ -63,6 +66,9 @@ class ModelDouble:
         self.trouble: Busy | None = None
         self.skipped: tuple[str, ...] = ()
         self.requests: list[Request] = []
+        self.account = Served(
+            3, 6, 1, 0.25, 0.5, 0.0, 0.0, 1_700_000_000.5, {2: (2, 0.25), 4: (1, 0.125)}, {"cpu": 512}
+        )
         self.cancelled = 0
         self.gate: asyncio.Event | None = None
 
@@ -83,6 +89,13 @@ class ModelDouble:
 
     def impediment(self) -> Busy | None:
         return self.trouble
+
+    def served(self) -> Served:
+        return self.account
+
+    @property
+    def settings(self) -> SchedulerSettings:
+        return SchedulerSettings(max_rows=8, max_delay_s=0.0005, instances=2, max_requests=100)
 
     def begin(self, request: Request, waiter: Waiter) -> Cancellable:
         task = asyncio.get_running_loop().create_task(self.infer(request))
@@ -139,6 +152,9 @@ class ModelsDouble:
 
     def index(self) -> list[ModelDouble]:
         return self.models
+
+    def versions(self, name: str) -> VersionPolicy:
+        return VersionPolicy(None) if name == "versions" else VersionPolicy()
 
 
 class BundlesDouble:

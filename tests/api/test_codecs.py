@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,29 @@ def test_a_member_named_twice_is_always_found(members):
         return
     with pytest.raises(RequestInvalid, match="stands twice"):
         load_object(text)
+
+
+class TestCost:
+    """What a request can make the host do while it is read grows no faster than the request."""
+
+    @pytest.fixture(autouse=True)
+    def bound(self):
+        began = time.process_time()
+        yield
+        assert time.process_time() - began < 5  # each of these took a quarter of a minute
+
+    def test_a_member_named_twice_among_many(self):
+        members = ",".join(f'"{i:x}":1' for i in range(28_000))
+        with pytest.raises(RequestInvalid, match="'zz' stands twice"):
+            load_object(f'{{{members},"zz":1,"zz":2}}'.encode())
+
+    def test_a_shape_of_many_axes(self):
+        axes = ",".join(["2147483647"] * 80_000)
+        text = f'{{"inputs":[{{"name":"x","datatype":"FP32","shape":[{axes}],"data":[]}}]}}'.encode()
+        decoder = RequestDecoder(identity("m", "FP32", "batch", 2).manifest, Terms(STANDARD))
+        with pytest.raises(RequestInvalid, match="80000 axes") as refusal:
+            decoder.decode(memoryview(text), len(text))
+        assert len(refusal.value.message) < 200
 
 
 class TestNonFinite:

@@ -69,6 +69,20 @@ async def test_a_client_that_leaves_takes_its_request_back(one):
 
 
 @on_a_loop
+async def test_a_client_that_leaves_takes_all_back_that_it_sent(one):
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(JSON), JSON)
+    call = request(chunk, length=b"Transfer-Encoding: chunked")  # which takes a task
+    await one.ask(call + call)
+    assert len(one.model.requests) == 2  # the one before, and the first of these
+    await asyncio.sleep(0.1)
+    one.connection.connection_lost(None)
+    await settled(one.wire)
+    assert one.model.cancelled == 1  # of the first; the second had not begun
+    assert not one.connection.tasks
+    assert not one.wire.written
+
+
+@on_a_loop
 async def test_the_next_request_waits_for_the_answer_of_the_first(one):
     await one.ask(request(JSON) + request(BINARY, LENGTH))
     assert one.wire.paused

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from api.conftest import standard_host
-from api.double import HostDouble
+from api.double import HostDouble, identity
 from sandseal_host.api.grant import Grant
-from sandseal_host.api.grpc import messages
+from sandseal_host.api.grpc import messages, service
+from sandseal_host.api.grpc.codec import decode
 from sandseal_host.api.grpc.server import serve_grpc
 from sandseal_host.api.grpc.service import SERVICE
 from sandseal_host.errors import SettingsInvalid
@@ -182,7 +183,20 @@ class TestErrors:
 
     def test_unknown_calls(self, client):
         with pytest.raises(triton.InferenceServerException, match="UNIMPLEMENTED"):
-            client.get_model_config("mlp", headers=TOKEN)
+            client.get_trace_settings("mlp", headers=TOKEN)
+
+
+def _after(event: threading.Event) -> Iterator[bytes]:
+    event.wait(20)
+    yield b""
+
+
+def test_metadata_has_a_limit(served):
+    with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        metadata = [*TOKEN.items(), ("x", "x" * 40_000)]
+        with pytest.raises(grpc.RpcError) as refusal:
+            infer_stub(channel)(messages.ModelInferRequest(model_name="mlp"), metadata=metadata, timeout=10)
+    assert refusal.value.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL)
 
 
 def infer_stub(channel: Any) -> Any:
@@ -266,6 +280,62 @@ class TestMessages:
                 ask("identity", *tensors, raw_input_contents=raw)
             assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
             assert words in refusal.value.details()
+
+    def test_long_reasons_are_cut(self, ask):
+        parameters = {f"p{i}": {"bool_param": True} for i in range(2_000)}
+        with pytest.raises(grpc.RpcError) as refusal:
+            ask("identity", {"name": "x", "datatype": "FP32", "shape": [1, 16], "parameters": parameters})
+        assert refusal.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        assert len(refusal.value.details()) < 2_100
+
+    def test_a_large_message_is_read_on_a_thread(self, ask, monkeypatch):
+        threads = []
+
+        def decode_and_tell(*arguments: Any) -> Any:
+            threads.append(threading.current_thread())
+            return decode(*arguments)
+
+        monkeypatch.setattr(service, "decode", decode_and_tell)
+        asked = {"name": "x", "datatype": "FP32", "shape": [1, 16]}
+        for outputs in (1, 1, 100_000):
+            ask("identity", asked, raw_input_contents=[bytes(64)], outputs=[{"name": "y"}] * outputs)
+        first, second, large = threads
+        assert first is second is not large
+
+    def test_a_model_that_is_replaced_while_its_message_is_read(self, ask, served, monkeypatch):
+        before, after = identity("swapped", "FP32", "batch", 16), identity("swapped", "FP32", "batch", 16)
+        models = served.host.models.models
+        models.append(before)
+
+        def decode_and_replace(*arguments: Any) -> Any:
+            if before in models:
+                models[models.index(before)] = after
+            return decode(*arguments)
+
+        monkeypatch.setattr(service, "decode", decode_and_replace)
+        ask("swapped", {"name": "x", "datatype": "FP32", "shape": [1, 16]}, raw_input_contents=[bytes(64)])
+        assert (len(before.requests), len(after.requests)) == (0, 1)
+        models.remove(after)
+
+    def test_what_is_no_message(self, served):
+        with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            with pytest.raises(grpc.RpcError) as refusal:
+                channel.unary_unary(f"/{SERVICE}/ModelInfer")(b"\xff", metadata=list(TOKEN.items()), timeout=10)
+            assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+            stream = channel.stream_stream(
+                f"/{SERVICE}/ModelStreamInfer", response_deserializer=messages.ModelStreamInferResponse.FromString
+            )
+            answers = list(stream(iter([b"\xff", b"\xff"]), metadata=list(TOKEN.items()), timeout=10))
+        assert ["ModelInferRequest" in answer.error_message for answer in answers] == [True, True]
+
+    @pytest.mark.parametrize("call", ["ModelInfer", "ModelStreamInfer", "RepositoryIndex"])
+    def test_a_stranger_is_told_before_anything_is_read(self, served, call):
+        sending = threading.Event()
+        with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+            with pytest.raises(grpc.RpcError) as refusal:
+                list(channel.stream_stream(f"/{SERVICE}/{call}")(_after(sending), timeout=10))
+            sending.set()
+        assert refusal.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     def test_a_message_over_the_limit(self, ask):
         with pytest.raises(grpc.RpcError) as refusal:

@@ -81,7 +81,7 @@ def test_a_model_whose_plugin_is_left_alone_is_not_ready(client, host, monkeypat
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/v2/", "/v2/nope", "/v2/models/mlp/", "/v2/models//infer", "/v2/models/mlp/nope", "/v2/models/mlp/infer/",
+    ["/v2/", "/v2/nope", "/v2/models/mlp/", "/v2/models//infer", "/v2/models/mlp/nope", "/v2/models/mlp/infer/",
      "/v2/models/mlp/versions/abc", "/v2/models/mlp/versions/1/", "/v2/models/mlp/versions/1/ready/x", "/v1/bundles/",
      "/v2/models/..%2Fmlp/versions"],
 )  # fmt: skip

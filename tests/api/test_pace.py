@@ -1,5 +1,8 @@
 """Rates of tokens and tenants, and the ceiling of classes."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from api import wire
@@ -19,6 +22,7 @@ from sandseal_host.registry.tokens import Rate, Scope
 from sandseal_host.serving.request import BATCH, STANDARD
 
 INFER = frozenset({Scope.INFER})
+GUIDE = Path(__file__).parents[2] / "host" / "README.md"
 
 
 class Clock:
@@ -171,8 +175,22 @@ class TestAccessFile:
             {"tenants": {"acme": {"rows_s": True}}},
             {"tenants": {"acme": {"rows_s": float("nan")}}},
             {"tenants": {"acme": 5}},
+            {"certificates": {"robot": {}}},
+            {"certificates": {"robot": {"scopes": ["root"]}}},
+            {"certificates": {"robot": {"scopes": ["infer"], "ceiling": "urgent"}}},
+            {"oidc": {"issuer": "i", "audience": "a", "jwks": "j", "scopes": {"x": []}}},
+            {"oidc": {"issuer": "i", "audience": "a", "scopes": {}}},
+            {"oidc": {"issuer": "i", "audience": "a", "jwks": "j", "scopes": {}, "algorithms": ["none"]}},
         ],
     )
     def test_faults_are_named(self, document):
-        with pytest.raises(SettingsInvalid, match=r"^access\.tenant"):
+        with pytest.raises(SettingsInvalid, match=r"^access\.(tenants?|certificates|oidc)\b"):
             parse_access(document)
+
+    def test_the_guides_own(self):
+        text = GUIDE.read_text(encoding="utf-8").partition("`SANDSEAL_ACCESS` names a TOML file")[2]
+        found = parse_access(tomllib.loads(text.partition("```toml\n")[2].partition("```")[0]))
+        assert found.tenants == {"acme": Rate(200, 5000)}
+        assert found.certificates["spiffe://acme/robot"].models == "acme.*"
+        assert found.oidc is not None
+        assert found.oidc.scopes["models:push"] == (Scope.PUBLISH, Scope.INFER)

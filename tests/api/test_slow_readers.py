@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -80,14 +81,10 @@ class Server:
 
 def numbers_in(connection: socket.socket) -> set[float]:
     """What the answer's row holds."""
-    received = bytearray()
-    while len(received) < WIDTH * 4 or b"\r\n\r\n" not in received:
-        received += connection.recv(1 << 20)
-    head, _, body = bytes(received).partition(b"\r\n\r\n")
-    size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-    while len(body) < size:
-        body += connection.recv(1 << 20)
-    assert head.startswith(b"HTTP/1.1 200")
+    with connection.makefile("rb") as answer:
+        assert answer.readline().startswith(b"HTTP/1.1 200")
+        headers = dict(line.lower().strip().split(b": ", 1) for line in iter(answer.readline, b"\r\n"))
+        body = answer.read(int(headers[b"content-length"]))
     return set(np.frombuffer(body[-4 * WIDTH :], np.float32).tolist())
 
 
@@ -99,8 +96,9 @@ def test_late_readers_get_their_own_bytes(loop, device):
         Session.open(spec, onnx_models.identity().data, {}, device) as session,
         Server(session, loop()) as server,
         ThreadPoolExecutor(8) as threads,
+        ExitStack() as connections,
     ):
-        late = [server.connect() for _ in range(SLOW)]
+        late = [connections.enter_context(server.connect()) for _ in range(SLOW)]
         for number, connection in enumerate(late):
             threads.submit(connection.sendall, ask(number)).result()
 
@@ -111,5 +109,3 @@ def test_late_readers_get_their_own_bytes(loop, device):
 
         assert list(threads.map(quick, range(100, 100 + QUICK))) == [{float(n)} for n in range(100, 100 + QUICK)]
         assert [numbers_in(connection) for connection in late] == [{float(n)} for n in range(SLOW)]
-        for connection in late:
-            connection.close()

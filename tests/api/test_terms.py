@@ -10,6 +10,7 @@ from api.test_infer import ask, tensor
 from api.web import Web
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.terms import Terms, read_terms
+from sandseal_host.errors import RequestInvalid
 from sandseal_host.serving.request import BATCH, REALTIME, STANDARD
 
 DEFAULT = Terms(STANDARD)
@@ -41,6 +42,14 @@ def test_plugins_get_the_rest():
     parameters = {"binary_data_output": True, "priority": 1, "top": 3, "f": 1.5, "b": True, "s": "x", "sequence_id": 7}
     rest = {"top": 3, "f": 1.5, "b": True, "s": "x", "sequence_id": 7}
     assert orjson.loads(read_terms(parameters, DEFAULT).parameters) == rest
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"timeout": -1}, {"timeout": 10**400}, {"priority": 2**64}, {"own": 2**64}, {"own": -(2**63) - 1}]
+)
+def test_numbers_are_of_64_bits(parameters):
+    with pytest.raises(RequestInvalid, match="integer"):
+        read_terms(parameters, DEFAULT)
 
 
 @pytest.mark.parametrize(("asked", "nonce"), [(None, None), (False, None), (True, ""), ("", ""), ("n", "n")])

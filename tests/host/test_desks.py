@@ -27,6 +27,7 @@ from sandseal_host.registry.rotation import open_log
 from sandseal_host.registry.tokens import Scope
 from sandseal_host.registry.trust import Trust
 from sandseal_host.serving.live import LiveModels
+from sandseal_host.serving.rules import ServingRules
 from sandseal_host.settings import Settings
 from sandseal_signing.digest import Digest
 from sandseal_signing.document import Document
@@ -70,6 +71,7 @@ class Scene:
             watch=TrustWatch(policy, live, data.registry.revoked, notes.withdrawn),
             receipts=ReceiptDesk(log, keyring.key(Role.RECEIPT)),
             notes=notes,
+            rules=ServingRules(settings),
             settings=settings,
         )
         self.trust = TrustDesk(policy, revocations, data.registry, keeper.enforce)

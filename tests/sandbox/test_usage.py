@@ -42,3 +42,12 @@ def test_a_host_counts_none(engine: SandboxEngine) -> None:
         unused.close()
         with pytest.raises(NotReady):
             unused.usage()
+
+
+def test_each_byte_goes_into_the_guest_once_and_out_once(engine: SandboxEngine) -> None:
+    with engine.compile(guest(ECHO), stage_spec()) as plugin:
+        for count in (3, 0, 1000):
+            with plugin.instance() as instance:
+                instance.call([floats(*range(count))])
+        counts = plugin.statistics()
+    assert (counts.in_bytes_total, counts.out_bytes_total) == (4 * 1003, 4 * 1003)

@@ -127,6 +127,17 @@ def region():
 
 
 @linux
+def test_no_side_of_a_region_can_make_the_other_die_of_it() -> None:
+    file = Region.create(2, 64 * PAGE)
+    try:
+        for size in (0, PAGE, 1 << 30):
+            with pytest.raises(PermissionError):
+                os.ftruncate(file, size)
+    finally:
+        os.close(file)
+
+
+@linux
 class TestOutputs:
     """A described output is copied and then checked, or refused; memory outside the slot is never looked at."""
 

@@ -58,6 +58,15 @@ def test_tensors_pass_unchanged(host: WorkerHost) -> None:
     stage.close()
 
 
+def test_each_byte_is_copied_in_once_and_out_once(host: WorkerHost) -> None:
+    stage = host.stage()
+    for count in (3, 0, 1000):
+        host.call(stage, floats(*range(count)))
+    counts = stage.plugin_statistics()
+    assert (counts.in_bytes_total, counts.out_bytes_total) == (4 * 1003, 4 * 1003)
+    stage.close()
+
+
 def test_bytes_elements_pass_unchanged(host: WorkerHost) -> None:
     text = tensor_spec("x", "BYTES", "n"), tensor_spec("y", "BYTES", "n")
     stage = host.stage(spec=stage_spec(inputs=text[:1], outputs=text[1:]))

@@ -135,14 +135,14 @@ class Bench:
         self.now, self.runner = 0.0, Scripted()
         self.stage = GuardedStage(self.runner, spec, SETTINGS, clock=lambda: self.now)
 
-    def call(self, ending: HostError | None = None) -> tuple[tuple[Tensor, ...], bool]:
+    def call(self, ending: HostError | None = None, tenant: str = "t") -> tuple[tuple[Tensor, ...], bool]:
         self.runner.next = ending
-        return asyncio.run(self.stage.run((tensor([1.0, 2.0]),), b"{}", 0.0, 9e9))
+        return asyncio.run(self.stage.run((tensor([1.0, 2.0]),), b"{}", 0.0, 9e9, tenant))
 
-    def fail(self, times: int = SETTINGS.failures) -> None:
+    def fail(self, times: int = SETTINGS.failures, tenant: str = "t") -> None:
         for _ in range(times):
             with pytest.raises(PluginTrapped):
-                self.call(PluginTrapped("plugin 'p' trapped"))
+                self.call(PluginTrapped("plugin 'p' trapped"), tenant)
 
 
 @pytest.mark.parametrize("kind", [PluginTrapped, PluginTimeout, PluginBadOutput])
@@ -183,6 +183,27 @@ def test_an_input_that_is_refused_shows_that_the_plugin_works() -> None:
     assert bench.stage.statistics().opened_total == 0
 
 
+def test_one_tenant_shuts_nobody_else_out() -> None:
+    bench = Bench()
+    bench.fail(tenant="attacker")
+    with pytest.raises(CircuitOpen):
+        bench.call(tenant="attacker")
+    assert bench.stage.impediment() is not None  # nobody else was seen yet
+    assert not bench.call(tenant="neighbour")[1]
+    assert bench.stage.impediment() is None
+    assert bench.stage.statistics().circuit_open == 1
+    bench.fail(tenant="neighbour")
+    assert bench.stage.impediment() is not None
+
+
+def test_one_tenant_has_no_plugin_left_out_for_others() -> None:
+    bench = Bench("passthrough")
+    for _ in range(SETTINGS.failures):
+        assert bench.call(PluginTrapped("no"), "attacker")[1]
+    assert bench.call(tenant="attacker")[1]
+    assert not bench.call(tenant="neighbour")[1]
+
+
 def test_a_cancelled_probe_lets_the_next_one_probe() -> None:
     bench = Bench()
     bench.fail()
@@ -190,14 +211,14 @@ def test_a_cancelled_probe_lets_the_next_one_probe() -> None:
 
     async def main() -> None:
         bench.runner.next = asyncio.Event().wait
-        probe = asyncio.create_task(bench.stage.run((tensor([1.0]),), b"{}", 0.0, 9e9))
+        probe = asyncio.create_task(bench.stage.run((tensor([1.0]),), b"{}", 0.0, 9e9, "t"))
         await asyncio.sleep(0)
         with pytest.raises(CircuitOpen):
-            await bench.stage.run((tensor([1.0]),), b"{}", 0.0, 9e9)
+            await bench.stage.run((tensor([1.0]),), b"{}", 0.0, 9e9, "t")
         probe.cancel()
         await asyncio.gather(probe, return_exceptions=True)
         bench.runner.next = None
-        assert not (await bench.stage.run((tensor([1.0]),), b"{}", 0.0, 9e9)).skipped
+        assert not (await bench.stage.run((tensor([1.0]),), b"{}", 0.0, 9e9, "t")).skipped
 
     asyncio.run(main())
     assert bench.stage.statistics().circuit_open == 0

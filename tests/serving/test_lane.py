@@ -395,3 +395,19 @@ def test_whatever_happens_each_gets_its_own_rows_or_a_reason(seed, inline_below_
         assert (statistics.requests, statistics.running) == (0, 0)
 
     asyncio.run(asyncio.wait_for(test(), 20))
+
+
+@lane_test
+async def test_each_thread_settles_once_before_its_first_run():
+    settled = []
+    runner = Doubler(took_s=0.01)
+    lane = Lane(
+        runner,
+        SchedulerSettings(max_rows=1, instances=2),
+        inline_below_s=THREADS,
+        settle=lambda: settled.append(threading.current_thread().name),
+    )
+    await asyncio.gather(*(lane.run(request(number)) for number in range(8)))
+    assert set(settled) == runner.threads
+    assert len(settled) == 2
+    await lane.close()

@@ -81,6 +81,53 @@ def test_replace_serves_the_new_version_before_the_old_one_has_ended():
     run(test())
 
 
+def test_versions_serve_side_by_side_and_the_newest_answers_by_default():
+    async def test():
+        live, models = LiveModels(), {version: ready_model(version) for version in (1, 2, 3)}
+        for version in (2, 3, 1):
+            assert live.switch(models[version], beside=(1, 2, 3)) == []
+        assert live.ready("acme.double") == [models[3], models[2], models[1]]
+        assert live.get("acme.double") is models[3]
+        assert live.get("acme.double", 1) is models[1]
+        await live.unload("acme.double", 3)
+        assert live.get("acme.double") is models[2]
+        live.revoke(models[2].bundle_id, "revoked")
+        assert live.get("acme.double") is models[1]
+        with pytest.raises(Revoked):
+            live.get("acme.double", 2)
+        await live.settled()
+        assert live.ready("acme.double") == [models[1]]
+
+    run(test())
+
+
+def test_the_version_that_was_accepted_last_is_the_newest():
+    async def test():
+        live, older, newer = LiveModels(), ready_model(1), ready_model(2)
+        older.accepted_at = 5.0  # with a permit, after the newer one
+        for model in (older, newer):
+            live.switch(model, beside=(1, 2))
+        assert live.get("acme.double") is older
+
+    run(test())
+
+
+def test_one_that_takes_over_takes_the_place_of_those_that_do_not_stay():
+    async def test():
+        live, models = LiveModels(), {version: ready_model(version) for version in (1, 2, 3)}
+        live.switch(models[1])
+        live.switch(models[2], beside=(1,))
+        with models[1].hold():
+            assert live.switch(models[3], beside=(2,)) == [models[1]]
+            await asyncio.sleep(0)
+            with pytest.raises(NotReady, match="draining"):
+                live.get("acme.double", 1)
+        await live.ended([models[1]])
+        assert states(live) == [("acme.double", 2, "ready"), ("acme.double", 3, "ready")]
+
+    run(test())
+
+
 def test_no_request_is_lost_over_many_replacements():
     async def test():
         live, answered, stop = LiveModels(), 0, False

@@ -63,6 +63,19 @@ def test_no_rows_are_answered_without_a_run():
     run(test())
 
 
+def test_no_rows_make_no_output_of_the_askers_size():
+    async def test():
+        described = manifest()
+        inputs, outputs = (replace(ROW, shape=("batch", "n")),), (replace(ROW, name="y", shape=("n",)),)
+        model = ready_model(
+            described=replace(described, model=replace(described.model, inputs=inputs, outputs=outputs))
+        )
+        with pytest.raises(RequestInvalid, match="no rows"):
+            await model.infer(request(1, np.zeros((0, 2**31 - 1), np.float32)))
+
+    run(test())
+
+
 def test_what_the_pre_stage_makes_must_agree_on_rows():
     class Uneven(Stage):
         async def apply(self, inputs, *rest):

@@ -3,6 +3,7 @@ import pytest
 from sandseal_host.errors import SettingsInvalid
 from sandseal_host.serving.request import CLASSES
 from sandseal_host.serving.rules import ServingRules
+from sandseal_host.serving.versions import VersionPolicy
 from sandseal_host.settings import Settings
 from support.serving import manifest
 from support.settings_table import README
@@ -55,6 +56,23 @@ def test_the_first_rule_that_covers_a_name_decides():
     assert (realtime.target_s, realtime.expires_s, realtime.reserved, realtime.level) == (0.5, 1.0, 1, 1)
     assert other.classes["realtime"].reserved == 0
     assert ours.classes["batch"].max_requests == 10_000
+
+
+def test_versions():
+    text = "versions = 2\n" + FILE.replace("max_rows = 2", 'versions = "all"') + "versions = [3, 1, 3]\n"
+    rules = ServingRules(Settings(), text)
+    assert rules.versions("acme.double") == VersionPolicy(None)
+    assert rules.versions("bolt.double") == VersionPolicy(None, frozenset({1, 3}))
+    assert ServingRules(Settings(), "versions = 2").versions("any") == VersionPolicy(2)
+    assert ServingRules(Settings()).versions("any") == VersionPolicy(1)
+
+
+@pytest.mark.parametrize(
+    "value", ['"latest"', "0", "-1", "true", "[]", "[0]", "[true]", '["1"]', "1.5", "{latest = 2}"]
+)
+def test_versions_that_are_none(value):
+    with pytest.raises(SettingsInvalid, match="versions"):
+        ServingRules(Settings(), f"versions = {value}")
 
 
 def test_nothing_widens_what_a_bundle_is_signed_for():

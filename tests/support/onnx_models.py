@@ -191,6 +191,37 @@ def outside(file: str = "model.onnx", location: str = "model.onnx.data", offset:
     return build([node], *io, [tensor], file=file, external={name: weights})
 
 
+def reshaping() -> OnnxModel:
+    """x FP32 [batch, 8] -> y FP32 [batch, 2, 4], whose shape the graph computes."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], start=0, end=1),
+        helper.make_node("Concat", ["s", "tail"], ["t"], axis=0),
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    tail = numpy_helper.from_array(np.array([2, 4]), "tail")
+    return build(nodes, [("x", DataType.FP32, ("batch", 8))], [("y", DataType.FP32, ("batch", 2, 4))], [tail])
+
+
+def layers_outside(width: int, layers: int) -> OnnxModel:
+    """x FP32 [batch, width] -> y of that shape through MatMuls, whose weights lie one after another in a file.
+
+    That file is not made: `external` has its name alone.
+    """
+    size = 4 * width * width
+    weights, nodes = [], []
+    for i in range(layers):
+        weight = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=(width, width))
+        weight.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", "model.onnx.data"), ("offset", str(i * size)), ("length", str(size))):
+            weight.external_data.add(key=key, value=value)
+        weights.append(weight)
+        last, name = f"h{i - 1}" if i else "x", f"h{i}" if i < layers - 1 else "y"
+        nodes.append(helper.make_node("MatMul", [last, f"w{i}"], [name]))
+    axes = ("batch", width)
+    io = [("x", DataType.FP32, axes)], [("y", DataType.FP32, axes)]
+    return build(nodes, *io, weights, external={"model.onnx.data": b""})
+
+
 def _info(name: str, dtype: DataType, shape: Axes):
     return helper.make_tensor_value_info(name, KINDS[dtype].onnx, list(shape))
 

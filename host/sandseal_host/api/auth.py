@@ -13,6 +13,7 @@ from sandseal_host.api.pace import Paces
 from sandseal_host.api.ports import Tokens
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.throttle import FailureThrottle
+from sandseal_host.api.tls import Names
 from sandseal_host.errors import NotAuthenticated
 
 _MAX_KNOWN = 4096
@@ -32,29 +33,30 @@ class Doorkeeper:
 
     def __init__(self, tokens: Tokens, settings: ApiSettings) -> None:
         self._tokens = tokens
-        self._anonymous = settings.anonymous_inference
         self._cache_s = settings.token_cache_s
         self._throttle = FailureThrottle(settings.auth_failures, 60.0)
         self._paces = Paces(settings.access.tenants)
-        self._guest = self._paced(ANONYMOUS)
+        self._guest = self._paced(ANONYMOUS) if settings.anonymous_inference else None
+        self._certified = {name: self._paced(grant) for name, grant in settings.access.certificates.items()}
         self._known: OrderedDict[bytes, tuple[Grant, float]] = OrderedDict()
         self._checks: dict[bytes, asyncio.Future[Grant]] = {}
 
-    def recall(self, authorization: bytes | None) -> Grant | None:
-        """The grant of a token that was checked a moment ago, without waiting."""
+    def recall(self, authorization: bytes | None, certificate: Names = ()) -> Grant | None:
+        """The grant of a token that was checked a moment ago, or else of a client's certificate, without waiting."""
         if authorization is None:
-            return self._guest if self._anonymous else None
+            named = (self._certified[name] for name in certificate if name in self._certified)
+            return next(named, self._guest)
         grant, until = self._known.get(hashlib.sha256(authorization).digest(), (None, -math.inf))
         return grant if monotonic() < until else None
 
-    async def admit(self, authorization: bytes | None, address: str) -> Grant:
-        """The grant of whoever sends this header from this address.
+    async def admit(self, authorization: bytes | None, address: str, certificate: Names = ()) -> Grant:
+        """The grant of whoever sends this header from this address, or has this certificate and sends none.
 
         Raises:
             NotAuthenticated: no token where one is needed, or one that nobody issued.
             RateLimited: too many wrong tokens came from this address.
         """
-        if (grant := self.recall(authorization)) is not None:
+        if (grant := self.recall(authorization, certificate)) is not None:
             return grant
         if authorization is None:
             raise NotAuthenticated("this host wants a token")

@@ -5,6 +5,7 @@ It knows no server; a face (ASGI, or uvicorn's protocol) hands it exchanges and 
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 from sandseal_host.api.answer import Answer, json_answer
 from sandseal_host.api.auth import Doorkeeper
@@ -15,11 +16,14 @@ from sandseal_host.api.grant import Grant
 from sandseal_host.api.infer import InferencePath
 from sandseal_host.api.log_port import Receipts
 from sandseal_host.api.metadata import SERVER, health, model_metadata, model_not_ready, model_ready
+from sandseal_host.api.model_config import model_config
+from sandseal_host.api.model_statistics import model_statistics
 from sandseal_host.api.ports import Lifecycle, Models
 from sandseal_host.api.prepared import PreparedModels
 from sandseal_host.api.problems import problem
 from sandseal_host.api.routes import Action, Route, read_version
 from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.tls import Names
 from sandseal_host.api.visit import Edge, Visit
 from sandseal_host.errors import NotReady
 from sandseal_host.observe.metrics import RequestMetrics
@@ -48,7 +52,9 @@ class Endpoint:
         receipts: Receipts,
     ) -> None:
         self.models, self.lifecycle, self.door, self.settings = models, lifecycle, door, settings
-        self.edge = Edge(models, PreparedModels(settings, metrics), receipts, settings.default_class, settings.max_ratio)
+        self.edge = Edge(
+            models, PreparedModels(settings, metrics), receipts, settings.default_class, settings.max_ratio
+        )
         self._inference = InferencePath(self.edge, door)
         self._protocol, self._plain = ProtocolForm(settings), CallForm(settings)
         self._actions: dict[Action, Callable[[Route, Exchange], Awaitable[Answer]]] = {
@@ -59,6 +65,9 @@ class Endpoint:
             Action.READY: self._health,
             Action.MODEL: self._model,
             Action.MODEL_READY: self._model_ready,
+            Action.CONFIG: self._config,
+            Action.STATISTICS: self._statistics,
+            Action.ALL_STATISTICS: self._statistics,
         }
 
     async def answer(self, route: Route, exchange: Exchange) -> Answer:
@@ -70,14 +79,32 @@ class Endpoint:
         except Exception as error:
             return problem(error)
 
-    def at_once(self, route: Route, headers: Headers) -> Visit | None:
+    def at_once(self, route: Route, headers: Headers, certificate: Names = ()) -> Visit | None:
         """The visit of an inference that needs no waiting before its model runs; None for everything else."""
         if route.action is not Action.INFER:
             return None
         try:
-            return self._inference.at_once(route, headers, self._protocol)
+            return self._inference.at_once(route, headers, self._protocol, certificate)
         except SandsealError:
             return None  # `answer` will say why
+
+    def config(self, name: str, version: int | None) -> dict[str, Any]:
+        """A model's configuration, in Triton's form."""
+        model = self.models.get(name, version)
+        return model_config(model, self.models.versions(name), self.settings.default_class)
+
+    def statistics(self, grant: Grant, name: str, version: int | None) -> dict[str, Any]:
+        """What a version answered, or every ready one of a name, or every one that the caller may see.
+
+        Raises:
+            ModelUnknown, NotReady: there is none of this name and version, or it is not ready.
+        """
+        if name:
+            grant.need_model(name)
+            self.models.get(name, version)
+        ready = [entry for entry in self.models.index() if entry.state == "ready" and grant.sees(entry.name)]
+        wanted = [e for e in ready if (not name or e.name == name) and version in (None, e.version)]
+        return {"model_stats": [model_statistics(self.models.get(e.name, e.version)) for e in wanted]}
 
     def _infer(self, route: Route, exchange: Exchange) -> Awaitable[Answer]:
         return self._inference.answer(route, exchange, self._protocol)
@@ -97,6 +124,13 @@ class Endpoint:
         (await self._admit(exchange)).need_model(route.model)
         return json_answer(model_metadata(self.models.get(route.model, route.version), self.models.index()))
 
+    async def _config(self, route: Route, exchange: Exchange) -> Answer:
+        (await self._admit(exchange)).need_model(route.model)
+        return json_answer(self.config(route.model, route.version))
+
+    async def _statistics(self, route: Route, exchange: Exchange) -> Answer:
+        return json_answer(self.statistics(await self._admit(exchange), route.model, route.version))
+
     async def _model_ready(self, route: Route, exchange: Exchange) -> Answer:
         (await self._admit(exchange)).need_model(route.model)
         try:
@@ -107,4 +141,4 @@ class Endpoint:
         return model_ready(model) if impediment is None else model_not_ready(impediment, route.model)
 
     async def _admit(self, exchange: Exchange) -> Grant:
-        return await self.door.admit(exchange.headers.get(b"authorization"), exchange.address)
+        return await self.door.admit(exchange.headers.get(b"authorization"), exchange.address, exchange.certificate)

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 import numpy as np
 from starlette.types import Message, Receive, Scope
 
+from sandseal_host.api.tls import Names
 from sandseal_host.errors import ClientGone, TooLarge
 
 _ALIGNMENT = 64
@@ -39,6 +40,11 @@ class Exchange:
         """Where the request comes from."""
         client = self.scope.get("client")
         return client[0] if client else "unknown"
+
+    @property
+    def certificate(self) -> Names:
+        """The names of the client's certificate."""
+        return cast("Names", self.scope.get("state", {}).get("certificate", ()))
 
     def query(self, name: str) -> str:
         """A parameter of the query string; empty when it is not there."""

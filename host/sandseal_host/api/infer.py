@@ -8,6 +8,7 @@ from sandseal_host.api.exchange import Exchange, check_size, read_size
 from sandseal_host.api.forms import Form, Headers
 from sandseal_host.api.presence import Presence
 from sandseal_host.api.routes import Route
+from sandseal_host.api.tls import Names
 from sandseal_host.api.visit import QUICK_BYTES, Edge, Visit
 
 
@@ -31,7 +32,7 @@ class InferencePath:
             ModelUnknown, NotReady: as `Models` does.
         """
         header = exchange.headers.get(b"authorization")
-        grant = self._door.recall(header) or await self._door.admit(header, exchange.address)
+        grant = await self._door.admit(header, exchange.address, exchange.certificate)
         visit = Visit(self._edge, route, exchange.headers, grant, form)
         try:
             layout = visit.expect()
@@ -49,13 +50,13 @@ class InferencePath:
         except Exception as error:
             return visit.fail(error)
 
-    def at_once(self, route: Route, headers: Headers, form: Form) -> Visit | None:
+    def at_once(self, route: Route, headers: Headers, form: Form, certificate: Names) -> Visit | None:
         """The visit of a small request from a token that was seen a moment ago; None for all others.
 
         Raises:
             ClientError, NotReady: `answer` would refuse it too.
         """
-        grant = self._door.recall(headers.get(b"authorization"))
+        grant = self._door.recall(headers.get(b"authorization"), certificate)
         size = read_size(headers)
         if grant is None or size is None or size > QUICK_BYTES or b"content-encoding" in headers:
             return None

@@ -6,6 +6,7 @@ word. The number of colons tells whether that can have happened: outside strings
 
 import json
 import re
+from collections import Counter
 from typing import Any, NoReturn
 
 import orjson
@@ -18,6 +19,8 @@ JsonObject = dict[str, Any]
 # Possessive, and satisfied without a closing quote: each byte is looked at once, whatever the text.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_OPENING = ord("[")
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _LIMITS = JsonLimits()
 
 
@@ -56,16 +59,22 @@ def _check_limits(text: bytes, what: str, limits: JsonLimits) -> None:
             hint="send tensors as binary, or ask the operator to raise SANDSEAL_MAX_JSON_VALUES",
             limit=limits.values, got=commas + 1,
         )  # fmt: skip
-    brackets = text.translate(None, _NO_BRACKETS)
+    brackets = text.translate(_ONE_KIND, _NO_BRACKETS)
     for _ in range(limits.depth):  # each round takes the innermost away
         if not brackets:
             return
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        brackets = brackets.replace(b"[]", b"")
+    if brackets:
+        _check_depth(_STRING.sub(b"", text), what, limits.depth)
+
+
+def _check_depth(text: bytes, what: str, limit: int) -> None:
+    """Count the brackets of a text without its strings, which may have held some."""
     depth = 0
-    for bracket in _STRING.sub(b"", text).translate(None, _NO_BRACKETS) if brackets else b"":  # some were in strings
-        depth += 1 if bracket in b"[{" else -1
-        if depth > limits.depth:
-            raise RequestInvalid(f"{what} nests deeper than {limits.depth} levels", limit=limits.depth)
+    for bracket in text.translate(_ONE_KIND, _NO_BRACKETS):
+        depth += 1 if bracket == _OPENING else -1
+        if depth > limit:
+            raise RequestInvalid(f"{what} nests deeper than {limit} levels", limit=limit)
 
 
 def _members(document: Any) -> int:
@@ -91,8 +100,7 @@ def _load_slowly(text: bytes, what: str) -> Any:
     def unique(members: list[tuple[str, Any]]) -> JsonObject:
         found = dict(members)
         if len(found) != len(members):
-            names = [name for name, _ in members]
-            twice = next(name for name in names if names.count(name) > 1)
+            ((twice, _),) = Counter(name for name, _ in members).most_common(1)
             raise RequestInvalid(f"{what}: member {twice[:80]!r} stands twice in one object")
         for part in (*found, *found.values()):
             if type(part) is str:

@@ -9,7 +9,14 @@ from sandseal_host.api.ports import HostState, LiveModel, ModelEntry
 from sandseal_host.errors import Busy
 from sandseal_signing.manifest import TensorSpec
 
-EXTENSIONS = ("binary_tensor_data", "model_repository", "parameters", "schedule_policy")
+EXTENSIONS = (
+    "binary_tensor_data",
+    "model_configuration",
+    "model_repository",
+    "parameters",
+    "schedule_policy",
+    "statistics",
+)
 PLATFORM = "onnxruntime_onnx"
 
 _TRITON_STATES = {

@@ -18,7 +18,8 @@ def permit(door: Doorkeeper, *scopes: Scope) -> Any:
     async def admit(request: Request) -> Grant:
         header = request.headers.get("authorization")
         address = request.client.host if request.client else "unknown"
-        grant = request.state.grant = await door.admit(header.encode("latin-1") if header else None, address)
+        token, certificate = header.encode("latin-1") if header else None, getattr(request.state, "certificate", ())
+        grant = request.state.grant = await door.admit(token, address, certificate)
         if scopes:
             grant.need(*scopes)
         return grant

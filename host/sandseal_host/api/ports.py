@@ -11,6 +11,9 @@ from sandseal_host.errors import Busy
 from sandseal_host.registry.acceptance import Signer
 from sandseal_host.serving.ports import Cancellable, Waiter
 from sandseal_host.serving.request import Request, Response
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.tally import Served
+from sandseal_host.serving.versions import VersionPolicy
 from sandseal_signing.digest import Readable
 from sandseal_signing.manifest import Manifest
 
@@ -43,6 +46,15 @@ class LiveModel(Protocol):
 
     def begin(self, request: Request, waiter: Waiter) -> Cancellable:
         """Answer a request later, through `waiter`; what is returned takes it back."""
+        ...
+
+    @property
+    def settings(self) -> SchedulerSettings:
+        """How it is batched and queued."""
+        ...
+
+    def served(self) -> Served:
+        """What it answered since it was loaded."""
         ...
 
 
@@ -84,6 +96,10 @@ class Models(Protocol):
 
     def index(self) -> Sequence[ModelEntry]:
         """Every version that is known."""
+        ...
+
+    def versions(self, name: str) -> VersionPolicy:
+        """Which versions of a model serve side by side."""
         ...
 
 

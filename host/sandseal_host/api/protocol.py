@@ -5,6 +5,7 @@ request to its written answer is shorter. A small inference needs neither scope 
 wait before its model can be asked is answered in a task; what is not the data plane's takes the usual way.
 """
 
+import asyncio
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +21,7 @@ from sandseal_host.api.direct import DirectCall
 from sandseal_host.api.exchange import Exchange, check_size
 from sandseal_host.api.problems import problem
 from sandseal_host.api.routes import Route, match_route
+from sandseal_host.api.tls import Names, certificate_names
 from sandseal_host.api.visit import Visit
 
 _JOINED_BYTES = 64 * 1024  # up to here copying a body behind its head costs less than a second write
@@ -31,6 +33,14 @@ class DataPlaneProtocol(BoundedProtocol):
     cycle: Any  # a RequestResponseCycle, or a DirectCall in its place
     _calling: DirectCall | None = None  # not answered yet
     _receiving: DirectCall | None = None  # its body is not complete
+    _running: RequestResponseCycle | None = None  # the one in a task; `cycle` is the last that was parsed
+
+    certificate: Names = ()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, and the names of its client's certificate."""
+        self.certificate = certificate_names(transport.get_extra_info("peercert"))
+        super().connection_made(transport)
 
     def on_message_begin(self) -> None:
         """Keep what the parser says of a request; a scope is made only where one is needed."""
@@ -70,6 +80,9 @@ class DataPlaneProtocol(BoundedProtocol):
             self._calling.leave()
         if isinstance(self.cycle, DirectCall):
             self.cycle = None
+        if (running := self._running) is not None and not running.response_complete:
+            running.disconnected = True  # uvicorn tells the last one alone, before which others may have been sent
+            running.message_event.set()
         super().connection_lost(exc)
 
     def refuse(self, error: Exception) -> None:
@@ -85,13 +98,15 @@ class DataPlaneProtocol(BoundedProtocol):
         if parser.get_method() != b"POST" or parser.get_http_version() != "1.1" or parser.should_upgrade():
             return None
         route = _route(self.url)
-        return app.endpoint.at_once(route, dict(self.headers)) if route else None
+        return app.endpoint.at_once(route, dict(self.headers), self.certificate) if route else None
 
     def _make_scope(self) -> None:
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects
         self.headers += headers
+        if self.certificate:
+            self.scope["state"]["certificate"] = self.certificate
 
     def _answer_call(self, call: DirectCall, answer: Answer) -> None:
         self._calling = None
@@ -100,7 +115,7 @@ class DataPlaneProtocol(BoundedProtocol):
         self.on_response_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        route = None
+        self._running, route = cycle, None
         if isinstance(app, DataPlane) and cycle.scope["method"] != "HEAD":
             route = match_route(cycle.scope["path"].removeprefix(self.root_path))
         if route is None:

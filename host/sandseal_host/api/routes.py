@@ -17,10 +17,24 @@ class Action(StrEnum):
     READY = "ready"
     MODEL = "model"
     MODEL_READY = "model_ready"
+    CONFIG = "config"
+    STATISTICS = "stats"
+    ALL_STATISTICS = "all_stats"
 
 
-_SERVER = {"/v2": Action.SERVER, "/v2/health/live": Action.LIVE, "/v2/health/ready": Action.READY}
-_MODEL = {"": Action.MODEL, "ready": Action.MODEL_READY, "infer": Action.INFER}
+_SERVER = {
+    "/v2": Action.SERVER,
+    "/v2/health/live": Action.LIVE,
+    "/v2/health/ready": Action.READY,
+    "/v2/models/stats": Action.ALL_STATISTICS,
+}
+_MODEL = {
+    "": Action.MODEL,
+    "ready": Action.MODEL_READY,
+    "infer": Action.INFER,
+    "config": Action.CONFIG,
+    "stats": Action.STATISTICS,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Serving an ASGI app with uvicorn: httptools and uvloop where they exist, one line on stdout once it listens."""
 
-import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,9 +10,13 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 
 from sandseal_host.api.settings import ConnectionLimits
+from sandseal_host.api.tls import TlsFiles
 from sandseal_host.settings import Settings
+
+Application = Callable[..., Awaitable[None]]
 
 
 class _Server(uvicorn.Server):
@@ -55,10 +59,24 @@ def _protocol(limits: ConnectionLimits) -> Any:
     return partial(DataPlaneProtocol, limits=limits)
 
 
+def _with_cors(app: Application, origins: str) -> Application:
+    """The application, answering to pages of these origins; others then take its ASGI face too."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=[origin.strip() for origin in origins.split(",")],
+        allow_methods=["GET", "HEAD", "POST", "PUT", "DELETE"],
+        allow_headers=["authorization", "content-type", "inference-header-content-length", "sandseal-receipt"],
+        expose_headers=["inference-header-content-length", "retry-after", "sandseal-bundle", "sandseal-receipt"],
+    )
+
+
 async def serve(
-    app: Callable[..., Awaitable[None]],
+    app: Application,
     settings: Settings,
     *,
+    tls: TlsFiles | None = None,
     listening: Callable[[str, int], None],
     stopping: Callable[[], None],
 ) -> None:
@@ -66,6 +84,7 @@ async def serve(
 
     Args:
         settings: address, port, limits of connections, and how long running requests get at the end.
+        tls: what the port is served with.
         listening: called with address and port once connections are taken.
         stopping: called when a signal asks to stop.
     """
@@ -77,17 +96,23 @@ async def serve(
         slow_bytes_s=settings.slow_bytes_s,
     )
     config = uvicorn.Config(
-        app,
+        _with_cors(app, settings.cors_origins),
         host=settings.host,
         port=settings.port,
         root_path=settings.root_path,
         http=_protocol(limits),
+        ssl_certfile=tls.cert if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+        ssl_ca_certs=str(tls.client_ca) if tls and tls.client_ca else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
         h11_max_incomplete_event_size=limits.head_bytes,
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # it warns of every request that is none, and anybody can send those
         access_log=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
         server_header=False,
         date_header=True,
         timeout_graceful_shutdown=int(settings.drain_s) or None,

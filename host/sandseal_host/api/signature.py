@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import check_shape
-from sandseal_signing.manifest import Manifest, TensorSpec
+from sandseal_signing.manifest import MAX_RANK, Manifest, TensorSpec
 
 T = TypeVar("T")
 
@@ -81,6 +81,10 @@ def read_shape(spec: TensorSpec, shape: Sequence[object], axes: dict[str, int]) 
     Raises:
         RequestInvalid: it is no shape, too large, or not as the spec says.
     """
+    if len(shape) > MAX_RANK:  # first: to multiply out a hundred thousand axes takes half a minute
+        raise RequestInvalid(
+            f"input {spec.name!r} has {len(shape)} axes, and no tensor over {MAX_RANK}", tensor=spec.name
+        )
     sizes = tuple([size for size in shape if type(size) is int and 0 <= size <= _LARGEST_AXIS])
     if len(sizes) != len(shape):
         raise RequestInvalid(

@@ -69,8 +69,8 @@ def check_nonce(nonce: str) -> str:
 
 def _unsigned(parameters: Mapping[str, Any], name: str) -> int:
     value = parameters.get(name, 0)
-    if type(value) is not int or value < 0:
-        raise RequestInvalid(f"parameter {name!r} must be an integer of 0 or more", parameter=name)
+    if type(value) is not int or not 0 <= value < 2**64:
+        raise RequestInvalid(f"parameter {name!r} must be an integer of 0 or more, of 64 bits", parameter=name)
     return value
 
 
@@ -97,5 +97,7 @@ def _nonce(parameters: Mapping[str, Any]) -> str | None:
 def _check_own(name: str, value: Any) -> None:
     if type(value) not in _SCALARS:
         raise RequestInvalid(f"parameter {name[:80]!r} must be a number, a boolean or a string", parameter=name[:80])
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        raise RequestInvalid(f"parameter {name[:80]!r} is an integer of over 64 bits", parameter=name[:80])
     if name.startswith(("triton_", "sandseal.")):
         raise RequestInvalid(f"parameter {name[:80]!r} has a reserved prefix", parameter=name[:80])

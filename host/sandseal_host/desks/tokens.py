@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sandseal_host.api.grant import Grant
+from sandseal_host.api.oidc import IdentityProvider
 from sandseal_host.api.ports import TokenEntry
 from sandseal_host.errors import NotAuthenticated
 from sandseal_host.registry.tokens import Token, Tokens
@@ -15,10 +16,11 @@ class TokenDesk:
 
     Args:
         tokens: those kept.
+        provider: whose tokens count beside them.
     """
 
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
+    def __init__(self, tokens: Tokens, provider: IdentityProvider | None = None) -> None:
+        self._tokens, self._provider = tokens, provider
 
     def check(self, secret: str) -> Grant:
         """What the bearer may do.
@@ -26,6 +28,8 @@ class TokenDesk:
         Raises:
             NotAuthenticated: nobody issued it, it was revoked, or it has expired.
         """
+        if self._provider is not None and secret.count(".") == 2:  # ours have no dot, a JWT has two
+            return self._provider.check(secret)
         token = self._tokens.check(secret)
         if token is None:
             raise NotAuthenticated("this token was never issued, was revoked, or has expired")

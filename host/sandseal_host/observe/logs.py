@@ -56,5 +56,6 @@ def configure_logging(*, json: bool, level: str = "info", stream: TextIO = sys.s
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger("sandseal.audit").setLevel(logging.INFO)  # whatever else is not worth a line
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)

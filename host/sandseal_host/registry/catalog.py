@@ -199,9 +199,9 @@ class Catalog:
     def dismiss(self, name: str, version: int | None = None) -> None:
         """Remember that a version, or every one of a name, was taken out of service by hand."""
         with self.database.writing() as session:
-            rows = select(IntentionRow).where(IntentionRow.name == name)
-            for row in session.scalars(rows if version is None else rows.where(IntentionRow.version == version)):
-                row.turn = 0
+            there = select(BundleRow.version).where(BundleRow.name == name)
+            for number in session.scalars(there if version is None else there.where(BundleRow.version == version)):
+                session.merge(IntentionRow(name=name, version=number, turn=0))
 
     def intended(self) -> Mapping[str, Mapping[int, int]]:
         """By name and version: the higher, the later it was put into service; 0 = it was taken out by hand."""

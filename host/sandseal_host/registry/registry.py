@@ -186,8 +186,14 @@ class Registry:
         raise BundleUnknown(f"no bundle {bundle_id} is accepted or pending", bundle=bundle_id.hex)
 
     def standing(self, accepted: Accepted) -> Standing:
-        """What stands behind an accepted bundle now."""
+        """What stands behind an accepted bundle now.
+
+        Raises:
+            BundleUnknown: it was deleted meanwhile.
+        """
         signatures = self._catalog.signatures(accepted.id)
+        if not signatures:
+            raise BundleUnknown(f"bundle {accepted.id} was deleted", bundle=accepted.id.hex)
         envelope = next(Envelope.parse(data, name) for name, data in signatures.items())
         manifest = self._intake.manifest(parse_statement(envelope.payload))
         return Standing(accepted.id, manifest, signatures, accepted.accepted_at)

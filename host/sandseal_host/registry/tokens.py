@@ -54,6 +54,7 @@ class Rate:
 
 UNLIMITED = Rate()
 
+
 @dataclass(frozen=True, slots=True)
 class Token:
     """An issued token, without its secret.

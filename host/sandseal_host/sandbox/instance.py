@@ -148,6 +148,7 @@ class Instance:
         self._fresh = False
         block = self._allocate(guest, layout.size)
         form.write(guest.memory(), block, layout)
+        self._program.tally.copy(inward=sum(tensor.nbytes for tensor in inputs))
         try:
             status = guest.run(form.spec.function, block)
         except PluginTrapped as trap:
@@ -158,7 +159,9 @@ class Instance:
             raise self._refused(text, MAX_STATUS) from trap
         if status:
             raise self._not_done(guest, block, status)
-        return form.read_outputs(guest.memory(), block, free, allocate)
+        outputs = form.read_outputs(guest.memory(), block, free, allocate)
+        self._program.tally.copy(outward=sum(tensor.nbytes for tensor in outputs))
+        return outputs
 
     def _allocate(self, guest: GuestStore, size: int) -> int:
         """The guest's address of room for `size` bytes."""

@@ -1,7 +1,7 @@
 """What `_initialize` leaves behind: run once where nothing outside the guest can be asked, then read.
 
-For builds, which write it into the module (`sandseal_sdk.preinit`). Nothing here is fast, and nothing depends on the
-machine: instructions are counted instead of time.
+For builds, which write it into the module (`sandseal_sdk.plugin.preinit`). Nothing here is fast, and nothing depends on
+the machine: instructions are counted instead of time.
 """
 
 import re

@@ -42,6 +42,8 @@ class PluginStatistics:
         memory_bytes: the largest linear memory that an instance had.
         log_lines: lines handed on.
         log_dropped: lines dropped by the rate limit.
+        in_bytes_total: of inputs, copied once into the guest; with workers into the region, and there once again.
+        out_bytes_total: of outputs, copied likewise.
     """
 
     calls: int
@@ -55,6 +57,8 @@ class PluginStatistics:
     memory_bytes: int
     log_lines: int
     log_dropped: int
+    in_bytes_total: int
+    out_bytes_total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ class Tally:
         self._calls = self._refused = self._failed = self._cancelled = self._lost = 0
         self._traps: Counter[str] = Counter()
         self._cpu_s = self._wall_s = 0.0
-        self._memory_bytes = 0
+        self._memory_bytes = self._in_bytes = self._out_bytes = 0
 
     def add(self, error: BaseException | None, *, cpu_s: float, wall_s: float, memory_bytes: int) -> None:
         """Count a call that ended with `error`, or well."""
@@ -131,6 +135,12 @@ class Tally:
             self._wall_s += wall_s
             self._memory_bytes = max(self._memory_bytes, memory_bytes)
 
+    def copy(self, *, inward: int = 0, outward: int = 0) -> None:
+        """Count bytes that were copied."""
+        with self._lock:
+            self._in_bytes += inward
+            self._out_bytes += outward
+
     def lose(self) -> None:
         """Count a call whose worker ended under it."""
         with self._lock:
@@ -142,4 +152,5 @@ class Tally:
             return PluginStatistics(
                 self._calls, self._refused, self._failed, self._cancelled, self._lost, dict(self._traps),
                 self._cpu_s, self._wall_s, self._memory_bytes, log.lines, log.dropped,
+                self._in_bytes, self._out_bytes,
             )  # fmt: skip

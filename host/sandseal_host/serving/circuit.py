@@ -35,7 +35,7 @@ DEFAULT = CircuitSettings()
 
 
 class Circuit:
-    """One plugin's circuit.
+    """One plugin's circuit, for one tenant.
 
     Args:
         settings: when it opens.

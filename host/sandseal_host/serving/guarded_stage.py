@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from sandseal_host.serving.circuit import DEFAULT, Circuit, CircuitSettings, Cir
 from sandseal_host.serving.ports import StageRunner
 from sandseal_host.tensors import Tensor
 from sandseal_signing.manifest import StageSpec
+
+_MAX_TENANTS = 1024  # whose circuits are remembered, those that called last
 
 _log = logging.getLogger(__name__)
 
@@ -32,9 +35,9 @@ class StageStatistics:
     """A guarded stage now, and since it was made.
 
     Args:
-        circuit_open: 1 while calls are refused, or tried one at a time; else 0.
-        failures_in_row: of the plugin, up to now.
-        opened_total: how often the circuit opened.
+        circuit_open: 1 while a tenant's calls are refused, or tried one at a time; else 0.
+        failures_in_row: of the plugin, up to now; of the tenant that has most.
+        opened_total: how often a circuit opened.
         refused_total: calls that were not tried because it was open.
         skipped_total: requests that went on without the stage.
     """
@@ -47,10 +50,11 @@ class StageStatistics:
 
 
 class GuardedStage:
-    """A stage that is left alone for a while when it keeps failing.
+    """A stage that is left alone for a while when it keeps failing, by the tenant that it fails for.
 
-    Only the plugin's own failures count (`PluginError`). An input that it refuses is an answer that it gave; a call
-    that never reached it says nothing.
+    One circuit for all would let whoever knows an input that traps shut everybody else out. Only the plugin's own
+    failures count (`PluginError`): an input that it refuses is an answer that it gave, and a call that never reached it
+    says nothing.
 
     Args:
         runner: runs the stage; closed with this.
@@ -67,12 +71,15 @@ class GuardedStage:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runner, self._spec, self._clock = runner, spec, clock
-        self._circuit = Circuit(settings)
-        self._refused = self._skipped = 0
+        self._settings = settings
+        self._circuits: OrderedDict[str, Circuit] = OrderedDict()  # by tenant, the latest to call last
+        self._opened = self._refused = self._skipped = 0
         self._why = ""  # the last failure, for the log
 
-    async def run(self, inputs: tuple[Tensor, ...], parameters: bytes, urgency: float, deadline: float) -> Staged:
-        """Run the stage, if its circuit lets it; arguments and errors as `StageRunner.apply`.
+    async def run(
+        self, inputs: tuple[Tensor, ...], parameters: bytes, urgency: float, deadline: float, tenant: str
+    ) -> Staged:
+        """Run the stage, if its tenant's circuit lets it; other arguments and errors as `StageRunner.apply`.
 
         With `on_failure` = `passthrough` a stage that fails or may not be tried is skipped.
 
@@ -80,7 +87,7 @@ class GuardedStage:
             CircuitOpen: it failed too often lately.
         """
         try:
-            return Staged(await self._apply(inputs, parameters, urgency, deadline), skipped=False)
+            return Staged(await self._apply(inputs, parameters, urgency, deadline, tenant), skipped=False)
         except (PluginError, CircuitOpen):
             if self._spec.on_failure != "passthrough":
                 raise
@@ -89,28 +96,32 @@ class GuardedStage:
         return Staged(tuple(replace(tensor, name=spec.name) for tensor, spec in named), skipped=True)
 
     def impediment(self) -> CircuitOpen | None:
-        """Why requests are refused now, whatever they hold; None when they are not."""
-        if self._spec.on_failure == "passthrough" or self._circuit.state(self._clock()) is not CircuitState.OPEN:
+        """Why requests are refused now, whoever sends them; None when they are not."""
+        now, circuits = self._clock(), self._circuits.values()
+        resting = bool(circuits) and all(circuit.state(now) is CircuitState.OPEN for circuit in circuits)
+        if self._spec.on_failure == "passthrough" or not resting:
             return None
-        return self._resting()
+        return self._resting(min(circuits, key=lambda circuit: circuit.wait_s(now)))
 
     def statistics(self) -> StageStatistics:
         """The counts, and the circuit's state at this moment."""
-        circuit = self._circuit
-        closed = circuit.state(self._clock()) is CircuitState.CLOSED
-        return StageStatistics(int(not closed), circuit.failures, circuit.openings, self._refused, self._skipped)
+        now, circuits = self._clock(), self._circuits.values()
+        closed = all(circuit.state(now) is CircuitState.CLOSED for circuit in circuits)
+        failures = max((circuit.failures for circuit in circuits), default=0)
+        return StageStatistics(int(not closed), failures, self._opened, self._refused, self._skipped)
 
     def close(self) -> None:
         """Stop taking calls and drop the plugin."""
         self._runner.close()
 
     async def _apply(
-        self, inputs: tuple[Tensor, ...], parameters: bytes, urgency: float, deadline: float
+        self, inputs: tuple[Tensor, ...], parameters: bytes, urgency: float, deadline: float, tenant: str
     ) -> tuple[Tensor, ...]:
-        turn = self._circuit.enter(self._clock())
+        circuit = self._circuit(tenant)
+        turn = circuit.enter(self._clock())
         if turn is None:
             self._refused += 1
-            raise self._resting()
+            raise self._resting(circuit)
         worked: bool | None = None
         try:
             outputs = await self._runner.apply(inputs, parameters, urgency, deadline)
@@ -122,21 +133,31 @@ class GuardedStage:
             worked, self._why = False, error.message
             raise
         finally:
-            self._leave(turn, worked)
+            self._leave(circuit, turn, worked)
         return outputs
 
-    def _leave(self, turn: int, worked: bool | None) -> None:
-        before, now = self._circuit.openings, self._clock()
-        self._circuit.leave(turn, worked, now)
-        if self._circuit.openings > before:
-            message, pause = self._resting().message, self._circuit.wait_s(now)
+    def _circuit(self, tenant: str) -> Circuit:
+        circuit = self._circuits.get(tenant)
+        if circuit is None:
+            circuit = self._circuits[tenant] = Circuit(self._settings)
+        self._circuits.move_to_end(tenant)
+        if len(self._circuits) > _MAX_TENANTS:
+            self._circuits.popitem(last=False)
+        return circuit
+
+    def _leave(self, circuit: Circuit, turn: int, worked: bool | None) -> None:
+        before, now = circuit.openings, self._clock()
+        circuit.leave(turn, worked, now)
+        if circuit.openings > before:
+            self._opened += 1
+            message, pause = self._resting(circuit).message, circuit.wait_s(now)
             _log.warning("%s, next try in %g s: %s", message, pause, self._why)
 
-    def _resting(self) -> CircuitOpen:
-        plugin, failures = self._spec.plugin, self._circuit.failures
+    def _resting(self, circuit: Circuit) -> CircuitOpen:
+        plugin, failures = self._spec.plugin, circuit.failures
         return CircuitOpen(
             f"plugin {plugin!r} failed {failures} times in a row and is left alone for a while",
-            retry_after=self._circuit.wait_s(self._clock()),
+            retry_after=circuit.wait_s(self._clock()),
             plugin=plugin,
             failures=failures,
         )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time
 
 from sandseal_host.errors import DeadlineExpired, HostError, NotReady
 from sandseal_host.serving.batch import Batch
@@ -15,6 +15,7 @@ from sandseal_host.serving.run import Run
 from sandseal_host.serving.runtimes import RunTimes
 from sandseal_host.serving.scheduler import Scheduler, SchedulerStatistics
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.tally import Tally
 from sandseal_host.serving.ticket import Ticket
 from sandseal_host.serving.workers import Workers
 
@@ -77,6 +78,7 @@ class Lane:
         self._refusal: HostError | None = None  # of what is still to come
         self._idle = asyncio.Event()
         self._inline = self._threaded = self._terminated = 0
+        self.tally = Tally()
 
     async def run(self, request: Request) -> Response:
         """Answer a request with the model's outputs; `timings` has `queue` and `run`.
@@ -112,10 +114,6 @@ class Lane:
         self._pump_soon()
         return ticket
 
-    def virtual_deadline(self, request: Request) -> float:
-        """When a request should be answered by its class's target, for the stages around the lane."""
-        return request.arrival + self._scheduler.class_of(request.service_class.level).target_s
-
     def forget(self, ticket: Ticket) -> None:
         """Take out a request that nobody wants an answer for; its answer must be `done`."""
         self._scheduler.discard(ticket.request.id)
@@ -150,6 +148,11 @@ class Lane:
     def explain(self) -> tuple[Cut, ...]:
         """The last batches, oldest first: why each was cut."""
         return self._scheduler.explain()
+
+    @property
+    def settings(self) -> SchedulerSettings:
+        """The bounds of queue and batches."""
+        return self._scheduler.settings
 
     def statistics(self) -> LaneStatistics:
         """The counts at this moment."""
@@ -202,14 +205,19 @@ class Lane:
         self._scheduler.done(batch, run.ended)
         self._run_times.record(batch, run.cost)
         run_s = run.ended - began
+        tally = self.tally
+        tally.batch(batch.rows, run_s, time())
         for ticket, outcome in zip(batch.tickets, run.outcomes, strict=True):
             answer = ticket.answer
             if answer.done():
                 continue
             if isinstance(outcome, Exception):
+                tally.failed += 1
                 answer.set_exception(outcome)
             else:
-                answer.set_result(Response(outcome, {"queue": began - ticket.queued, "run": run_s}))
+                queue_s = began - ticket.queued
+                tally.answered(ticket.request.rows, queue_s, run_s)
+                answer.set_result(Response(outcome, {"queue": queue_s, "run": run_s}))
         if self._scheduler.empty:
             self._note_idle()
         else:

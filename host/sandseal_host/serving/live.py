@@ -47,7 +47,7 @@ class LiveModels:
 
         Args:
             name: of the model.
-            version: of it; None = the one that serves.
+            version: of it; None = the newest that is ready.
 
         Raises:
             ModelUnknown: no such model or version.
@@ -66,11 +66,23 @@ class LiveModels:
         self._put(model)
 
     async def replace(self, model: Model, *, drain_s: float | None = None) -> None:
-        """Let a ready model serve its name; others of that name answer what they have, then give their memory back.
+        """Let a ready model serve in place of all others of its name; returns when their memory is back.
+
+        Raises:
+            NotReady, Revoked: see `switch`.
+        """
+        await self.ended(self.switch(model, drain_s=drain_s))
+
+    def switch(self, model: Model, *, beside: Collection[int] = (), drain_s: float | None = None) -> list[Model]:
+        """Let a ready model serve; others of its name answer what they have, then give their memory back.
 
         Args:
             model: ready.
+            beside: the other versions that go on serving.
             drain_s: seconds that the others get for what waits in them.
+
+        Returns:
+            The others that no longer serve; see `ended`.
 
         Raises:
             NotReady: the model is not ready, so the one that serves stays.
@@ -78,10 +90,28 @@ class LiveModels:
         """
         if model.state is not ModelState.READY:
             raise _not_serving(model)
-        known = {*self._versions(model.name), *filter(None, [self._serving.get(model.name)])}
+        known = {*self._versions(model.name), *filter(None, [self._serving.get(model.name)])} - {model}
         self._put(model)
-        self._serving = {**self._serving, model.name: model}
-        await self._retire([m for m in known if m is not model and m.state in _LOADED], drain_s)
+        stay = {*beside} - {model.version}
+        gone = [m for m in known if m.state in _LOADED and m.version not in stay]
+        for old in gone:
+            self._retire_soon(old, drain_s)
+        self._elect(model.name)
+        return gone
+
+    def ready(self, name: str) -> list[Model]:
+        """The versions that serve, the newest first."""
+        ready = [m for m in self._versions(name) if m.state is ModelState.READY and m not in self._retiring]
+        return sorted(ready, key=lambda model: (model.accepted_at, model.version), reverse=True)
+
+    async def ended(self, models: Collection[Model]) -> None:
+        """Wait until the memory of models that no longer serve is back; joined by all who wait for it."""
+        ending = [self._retiring[model] for model in models if model in self._retiring]
+        await asyncio.gather(*map(asyncio.shield, ending))
+
+    async def settled(self, name: str | None = None, version: int | None = None) -> None:
+        """Wait until nothing of this name and version, or nothing at all, is on its way out."""
+        await self.ended([m for m in self._retiring if name in (None, m.name) and version in (None, m.version)])
 
     def revoke(self, bundle_id: str, reason: str) -> None:
         """Withdraw a bundle's model because it is no longer trusted."""
@@ -102,8 +132,8 @@ class LiveModels:
         found = [m for m in known if m.bundle_id == bundle_id and m.state in _LOADED]
         for model in found:
             model.withdraw(error)
-            self._serving = {name: m for name, m in self._serving.items() if m is not model}
             self._retire_soon(model, None)
+            self._elect(model.name)
         return found
 
     async def unload(self, name: str, version: int | None = None, *, drain_s: float | None = None) -> None:
@@ -119,8 +149,10 @@ class LiveModels:
         for model in models:
             if model.state not in (*_LOADED, *_ENDED):
                 raise NotReady(f"{model!r} is {model.state}", model=name, state=str(model.state))
-        self._serving = {n: m for n, m in self._serving.items() if m not in models}
-        await self._retire(models, drain_s)
+        for model in models:
+            self._retire_soon(model, drain_s)
+        self._elect(name)
+        await self.ended(models)
         for model in models:
             self._remove(model)
 
@@ -153,6 +185,12 @@ class LiveModels:
             raise _unknown(name, version)
         return versions[key]
 
+    def _elect(self, name: str) -> None:
+        """Let the newest that is ready answer for its name."""
+        rest = {other: model for other, model in self._serving.items() if other != name}
+        ready = self.ready(name)
+        self._serving = {**rest, name: ready[0]} if ready else rest
+
     def _put(self, model: Model) -> None:
         versions = {**self._models.get(model.name, {}), model.version: model}
         self._models = {**self._models, model.name: versions}
@@ -162,13 +200,8 @@ class LiveModels:
         rest = {name: old for name, old in self._models.items() if name != model.name}
         self._models = {**rest, model.name: versions} if versions else rest
 
-    async def _retire(self, models: list[Model], drain_s: float | None) -> None:
-        """Drain, unload and forget; joined by all who ask for it, and not stopped when one of them goes away."""
-        for model in models:
-            self._retire_soon(model, drain_s)
-        await asyncio.gather(*(asyncio.shield(self._retiring[model]) for model in models))
-
     def _retire_soon(self, model: Model, drain_s: float | None) -> None:
+        """Drain, unload and forget; not stopped when one of those who wait for it goes away."""
         if model not in self._retiring:
             self._retiring[model] = asyncio.create_task(self._end(model, drain_s))
 

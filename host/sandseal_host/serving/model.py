@@ -5,18 +5,21 @@ import time
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
 import numpy as np
 
-from sandseal_host.errors import CircuitOpen, HostError, NotReady, PluginBadOutput, Revoked
+from sandseal_host.errors import CircuitOpen, HostError, NotReady, PluginBadOutput, RequestInvalid, Revoked
 from sandseal_host.serving.claim import Claim, hand_over
 from sandseal_host.serving.guarded_stage import GuardedStage, Staged, StageStatistics
 from sandseal_host.serving.lane import Lane, LaneStatistics
 from sandseal_host.serving.ports import BatchRunner, Cancellable, Closeable, Waiter
 from sandseal_host.serving.request import Request, Response
+from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.tally import Served
+from sandseal_host.serving.turns import Turns
 from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.manifest import Manifest, TensorSpec
 
@@ -57,7 +60,7 @@ class ModelParts:
         lane: its queue and threads.
         pre: makes the model's inputs out of the public ones.
         post: makes the public outputs out of the model's.
-        resident_bytes: how much the process grew by loading them.
+        resident: by device: bytes that loading them took.
         bundle: what the runner still reads from.
     """
 
@@ -65,7 +68,7 @@ class ModelParts:
     lane: Lane
     pre: GuardedStage | None = None
     post: GuardedStage | None = None
-    resident_bytes: int = 0
+    resident: Mapping[str, int] = field(default_factory=dict)
     bundle: Closeable | None = None
 
     @property
@@ -106,16 +109,20 @@ class Model:
     Args:
         manifest: signed; says what the model is called, takes and gives.
         bundle_id: of the bundle that it comes from.
+        accepted_at: seconds since 1970; the version that was accepted last is the newest.
     """
 
-    def __init__(self, manifest: Manifest, bundle_id: str) -> None:
+    def __init__(self, manifest: Manifest, bundle_id: str, accepted_at: float = 0.0) -> None:
         self.manifest = manifest
         self.bundle_id = bundle_id
+        self.accepted_at = accepted_at
         self.state = ModelState.PENDING
         self.reason = ""  # why it failed, or was revoked
         self._refusal: HostError | None = None
         self._parts: ModelParts | None = None
+        self._turns: Turns  # in the parts that are stages
         self._in_flight = 0
+        self._pre_s = self._post_s = 0.0
         self._used = time.monotonic()
         self._quiet = asyncio.Event()
         self._before_lane: set[asyncio.Task[object]] = set()  # requests that are in the pre stage, or wait for it
@@ -143,7 +150,7 @@ class Model:
     def serve(self, parts: ModelParts) -> None:
         """Become ready on these parts."""
         self.advance(ModelState.READY)
-        self._parts = parts
+        self._parts, self._turns = parts, Turns(parts.lane.settings)
 
     def fail(self, reason: str) -> None:
         """Note that the load failed, and why."""
@@ -271,7 +278,37 @@ class Model:
         parts = self._parts
         pre, post = (stage.statistics() if stage else None for stage in (parts.pre, parts.post))
         lane = parts.lane.statistics()
-        return ModelStatistics(self.state, self._in_flight, parts.resident_bytes, lane, pre, post)
+        return ModelStatistics(self.state, self._in_flight, sum(parts.resident.values()), lane, pre, post)
+
+    @property
+    def settings(self) -> SchedulerSettings:
+        """How it is batched and queued.
+
+        Raises:
+            NotReady: the model is not loaded, or no longer.
+        """
+        return self._usable().lane.settings
+
+    def served(self) -> Served:
+        """What it answered since it was loaded.
+
+        Raises:
+            NotReady: the model is not loaded, or no longer.
+        """
+        parts = self._usable()
+        tally, scheduler = parts.lane.tally, parts.lane.statistics().scheduler
+        return Served(
+            requests=tally.requests,
+            rows=tally.rows,
+            failed=tally.failed + scheduler.expired + sum(scheduler.refused.values()),
+            queue_s=tally.queue_s,
+            run_s=tally.run_s,
+            pre_s=self._pre_s,
+            post_s=self._post_s,
+            last=tally.last,
+            batches=dict(tally.batches),
+            resident=parts.resident,
+        )
 
     def __repr__(self) -> str:
         return f"model {self.name!r} version {self.version}"
@@ -285,16 +322,17 @@ class Model:
         return parts
 
     async def _staged(self, parts: ModelParts, request: Request) -> Response:
-        urgency = parts.lane.virtual_deadline(request)
         timings: dict[str, float] = {}
         left_out: list[str] = []
         if parts.pre is not None:
             began = time.monotonic()
-            inputs, skipped = await self._revocable(
-                parts.pre.run(request.inputs, request.parameters, urgency, request.deadline)
-            )
+            with self._turns.take(request) as urgency:
+                inputs, skipped = await self._revocable(
+                    parts.pre.run(request.inputs, request.parameters, urgency, request.deadline, request.tenant)
+                )
             request = replace(request, inputs=inputs, rows=self._rows(inputs))
             timings["pre"] = time.monotonic() - began
+            self._pre_s += timings["pre"]
             if skipped:
                 left_out.append("pre")
         response = await parts.lane.run(request) if request.rows else self._nothing(request)
@@ -302,8 +340,12 @@ class Model:
         outputs = response.outputs
         if parts.post is not None:
             began = time.monotonic()
-            outputs, skipped = await parts.post.run(outputs, request.parameters, urgency, request.deadline)
+            with self._turns.take(request, admitted=True) as urgency:
+                outputs, skipped = await parts.post.run(
+                    outputs, request.parameters, urgency, request.deadline, request.tenant
+                )
             timings["post"] = time.monotonic() - began
+            self._post_s += timings["post"]
             if skipped:
                 left_out.append("post")
         return Response(outputs, timings, tuple(left_out))
@@ -331,7 +373,17 @@ class Model:
         return rows.pop()
 
     def _nothing(self, request: Request) -> Response:
-        """The answer to no rows, without a run: outputs without rows, free axes as in the inputs or 0."""
+        """The answer to no rows, without a run: outputs without rows, free axes as in the inputs or 0.
+
+        Raises:
+            RequestInvalid: an output does not count rows, so that there is something to run for.
+        """
+        for spec in self.manifest.model.outputs:
+            if not spec.batched:  # it would be as large as whoever asks likes
+                raise RequestInvalid(
+                    f"the request has no rows, and output {spec.name!r} is not counted in rows",
+                    hint="send at least one row",
+                )
         sizes = {
             axis: size
             for tensor, spec in zip(request.inputs, self.manifest.model.inputs, strict=True)

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,22 @@ from typing import Any
 from sandseal_host.errors import SettingsInvalid
 from sandseal_host.serving.request import ServiceClass
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.versions import VersionPolicy
 from sandseal_host.settings import Settings
 from sandseal_signing.manifest import Manifest
 from sandseal_signing.schema import MAX_INTEGER, Node
 
 _MAX_SECONDS = 86_400
 _MAX_WEIGHT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What holds for the models of these names."""
+
+    names: tuple[str, ...]
+    settings: SchedulerSettings
+    versions: VersionPolicy
 
 
 class ServingRules:
@@ -31,7 +41,7 @@ class ServingRules:
 
     def __init__(self, settings: Settings, text: str = "") -> None:
         root = Node(_parse(text), "serving", SettingsInvalid)
-        self._default = _settings(
+        default = _settings(
             root,
             SchedulerSettings(
                 max_rows=settings.max_rows or MAX_INTEGER,
@@ -40,6 +50,7 @@ class ServingRules:
                 max_requests=settings.max_queue,
             ),
         )
+        self._default = _Rule(("*",), default, _versions(root, VersionPolicy()))
         self._rules = [_rule(node, self._default) for node in root.children("models", [])]
         root.close()
 
@@ -55,13 +66,20 @@ class ServingRules:
 
     def of(self, manifest: Manifest) -> SchedulerSettings:
         """A model's settings: the first rule that covers its name, tightened to what its bundle is signed for."""
-        rules = (rule for names, rule in self._rules if any(fnmatchcase(manifest.name, name) for name in names))
-        rule, signed = next(rules, self._default), manifest.model.batching
+        rule, signed = self._rule(manifest.name).settings, manifest.model.batching
         return replace(
             rule,
             max_rows=min(rule.max_rows, signed.max_rows),
             max_delay_s=min(rule.max_delay_s, signed.max_delay_us / 1e6),
         )
+
+    def versions(self, name: str) -> VersionPolicy:
+        """Which versions of a model serve side by side."""
+        return self._rule(name).versions
+
+    def _rule(self, name: str) -> _Rule:
+        covering = (rule for rule in self._rules if any(fnmatchcase(name, pattern) for pattern in rule.names))
+        return next(covering, self._default)
 
 
 def _read(path: Path) -> str:
@@ -78,11 +96,23 @@ def _parse(text: str) -> dict[str, Any]:
         raise SettingsInvalid(f"the serving file is not TOML: {error}") from None
 
 
-def _rule(node: Node, default: SchedulerSettings) -> tuple[tuple[str, ...], SchedulerSettings]:
+def _rule(node: Node, default: _Rule) -> _Rule:
     names = node.texts("names", rule="model names, in which '*' stands for any text", least=1)
-    settings = _settings(node, default)
+    rule = _Rule(names, _settings(node, default.settings), _versions(node, default.versions))
     node.close()
-    return names, settings
+    return rule
+
+
+def _versions(node: Node, default: VersionPolicy) -> VersionPolicy:
+    if not node.has("versions"):
+        return default
+    versions = node.take("versions")
+    if versions == "all":
+        return VersionPolicy(None)
+    numbers = versions if isinstance(versions, list) else [versions]
+    if not numbers or any(type(number) is not int or number < 1 for number in numbers):
+        node.fail("versions", 'must be "all", how many of the latest (at least 1), or a list of version numbers')
+    return VersionPolicy(None, frozenset(numbers)) if numbers is versions else VersionPolicy(versions)
 
 
 def _settings(node: Node, base: SchedulerSettings) -> SchedulerSettings:

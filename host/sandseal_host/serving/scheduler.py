@@ -16,7 +16,6 @@ from sandseal_host.serving.batch import Batch
 from sandseal_host.serving.classqueue import ClassQueue
 from sandseal_host.serving.cuts import Cut, CutReason, Cuts
 from sandseal_host.serving.heap import TicketHeap
-from sandseal_host.serving.request import ServiceClass
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.ticket import Ticket, TicketState
 
@@ -79,10 +78,6 @@ class Scheduler:
         self._cuts = Cuts(settings.max_rows)
         self._admission = Admission(settings)
         self._expired = self._cancelled = 0
-
-    def class_of(self, level: int) -> ServiceClass:
-        """The class of a level, as this scheduler is set up."""
-        return self._by_level[level].service_class
 
     def add(self, ticket: Ticket, now: float) -> None:
         """Queue a ticket.

@@ -1,21 +1,25 @@
 """The gRPC server on its port."""
 
-from grpc import aio, method_handlers_generic_handler
+from grpc import ServerCredentials, aio, method_handlers_generic_handler, ssl_server_credentials
 
 from sandseal_host.api.endpoint import Endpoint
 from sandseal_host.api.grpc.service import SERVICE, InferenceService
+from sandseal_host.api.tls import TlsFiles
 from sandseal_host.errors import SettingsInvalid
 
 _KEEPALIVE_MS = 60_000
 
 
-async def serve_grpc(endpoint: Endpoint, *, host: str, port: int) -> tuple[aio.Server, int]:
+async def serve_grpc(
+    endpoint: Endpoint, *, host: str, port: int, tls: TlsFiles | None = None
+) -> tuple[aio.Server, int]:
     """Start answering over gRPC, and say on which port; the server's `stop(grace)` lets running calls end.
 
     Args:
         endpoint: the data plane's.
         host: address to bind.
         port: port to bind; 0 picks a free one.
+        tls: what it is served with.
 
     Raises:
         SettingsInvalid: the port cannot be bound.
@@ -34,8 +38,14 @@ async def serve_grpc(endpoint: Endpoint, *, host: str, port: int) -> tuple[aio.S
     server.add_generic_rpc_handlers((method_handlers_generic_handler(SERVICE, InferenceService(endpoint).handlers()),))
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        bound = server.add_insecure_port(address)
+        bound = server.add_secure_port(address, _credentials(tls)) if tls else server.add_insecure_port(address)
     except RuntimeError as error:
         raise SettingsInvalid(f"the gRPC port {address} cannot be bound", hint="set SANDSEAL_GRPC_PORT") from error
     await server.start()
     return server, bound
+
+
+def _credentials(tls: TlsFiles) -> ServerCredentials:
+    clients = tls.client_ca.read_bytes() if tls.client_ca else None
+    pair = (tls.key.read_bytes(), tls.cert.read_bytes())
+    return ssl_server_credentials([pair], root_certificates=clients, require_client_auth=clients is not None)

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
+from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError
 from grpc import RpcMethodHandler, stream_stream_rpc_method_handler, stream_unary_rpc_method_handler
 from grpc.aio import ServicerContext
@@ -24,6 +25,7 @@ from sandseal_host.api.ports import HostState
 from sandseal_host.api.problems import status_of
 from sandseal_host.api.routes import read_version
 from sandseal_host.api.terms import Terms
+from sandseal_host.api.tls import Names
 from sandseal_host.api.visit import QUICK_BYTES, to_request
 from sandseal_host.errors import ClientGone, NotReady, RequestInvalid, UnsupportedRequest
 from sandseal_host.registry.tokens import Scope
@@ -74,6 +76,8 @@ class InferenceService:
             "ServerMetadata": self._server,
             "ModelReady": self._model_ready,
             "ModelMetadata": self._model,
+            "ModelConfig": self._config,
+            "ModelStatistics": self._statistics,
             "ModelInfer": self._infer,
             "RepositoryIndex": self._index,
             "RepositoryModelLoad": self._load,
@@ -128,6 +132,17 @@ class InferenceService:
         del document["properties"]  # which the message has no place for
         return messages.ModelMetadataResponse(**document)
 
+    async def _config(self, asked: Asked) -> Message:
+        name = asked.message.name
+        asked.grant.need_model(name)
+        config = self._endpoint.config(name, read_version(asked.message.version))
+        return ParseDict({"config": config}, messages.ModelConfigResponse())
+
+    async def _statistics(self, asked: Asked) -> Message:
+        version = read_version(asked.message.version)
+        statistics = self._endpoint.statistics(asked.grant, asked.message.name, version)
+        return ParseDict(statistics, messages.ModelStatisticsResponse())
+
     async def _index(self, asked: Asked) -> Message:
         lines = [index_entry(entry) for entry in self._endpoint.models.index() if asked.grant.sees(entry.name)]
         return messages.RepositoryIndexResponse(
@@ -177,6 +192,10 @@ class InferenceService:
         status, service_class = 200, endpoint.settings.default_class
         try:
             inference = await _quick_or_apart(asked.size, decode, message, prepared.decoder.signature, self._default)
+            current = endpoint.models.get(message.model_name, read_version(message.model_version))
+            if current is not model:  # it was replaced while a thread read the message
+                model, prepared = current, endpoint.edge.prepared.of(current)
+                inference = decode(message, prepared.decoder.signature, self._default)
             request = to_request(inference, grant, arrival, patience_s=_patience(asked.context))
             service_class = request.service_class.name
             response = await model.infer(request)
@@ -229,7 +248,7 @@ class InferenceService:
         found = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
         header = None if not found else found[-1] if isinstance(found[-1], bytes) else found[-1].encode()
         door = self._endpoint.door
-        return door.recall(header) or await door.admit(header, _address(context.peer()))
+        return await door.admit(header, _address(context.peer()), _certificate(context))
 
 
 def _open(call: Callable[[object, ServicerContext], Awaitable[Message]]) -> RpcMethodHandler:
@@ -253,6 +272,13 @@ def _patience(context: ServicerContext) -> float:
     """Seconds that the caller still waits."""
     left = context.time_remaining()
     return math.inf if left is None else left
+
+
+def _certificate(context: ServicerContext) -> Names:
+    """The names of the client's certificate."""
+    found = context.auth_context()
+    kinds = ("x509_common_name", "x509_subject_alternative_name")
+    return tuple(name.decode("utf-8", "replace") for kind in kinds for name in found.get(kind, ()))
 
 
 def _address(peer: str) -> str:

@@ -95,6 +95,7 @@ class Stage:
             BrokenMessage: a worker that is in order would have refused them itself.
         """
         parts = zip(self.form.spec.outputs, described, copies, strict=True)
+        self.tally.copy(outward=sum(copy.nbytes for copy in copies))
         try:
             return tuple(
                 _checked(tensor_from_buffer(spec.name, spec.dtype, output.shape, copy)) for spec, output, copy in parts

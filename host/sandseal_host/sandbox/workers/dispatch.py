@@ -126,6 +126,7 @@ class Dispatcher:
         if not worker.handed:
             worker.since = time.monotonic()
         writing = worker.region.write(call.slot, call.layout, call.inputs, call.parameters)
+        call.stage.tally.copy(inward=sum(tensor.nbytes for tensor in call.inputs))
         if call.layout.outputs_at > LONG:
             worker.writing.append(call)
             self._go_on(self._write_slowly(worker, call, writing))

@@ -70,9 +70,15 @@ class Region:
 
     @staticmethod
     def create(slots: int, slot_size: int) -> int:
-        """A new file for a region."""
-        file = os.memfd_create("sandseal-worker", os.MFD_CLOEXEC)
+        """A new file for a region. Its size is final: where one side shortens it, the other dies of its next access.
+
+        A mapping keeps it open, so whoever takes a worker over has it too.
+        """
+        from fcntl import F_ADD_SEALS, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, fcntl
+
+        file = os.memfd_create("sandseal-worker", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(file, PAGE + slots * slot_size)
+        fcntl(file, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
         return file
 
     def write(self, slot: int, layout: SlotLayout, inputs: Sequence[Tensor], parameters: bytes) -> Iterator[None]:
