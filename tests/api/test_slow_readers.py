@@ -88,6 +88,7 @@ def numbers_in(connection: socket.socket) -> set[float]:
     return set(np.frombuffer(body[-4 * WIDTH :], np.float32).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", [Device.parse("cpu"), staged()], ids=["host's memory", "staged"])
 @pytest.mark.parametrize("loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_late_readers_get_their_own_bytes(loop, device):

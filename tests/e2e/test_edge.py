@@ -22,6 +22,8 @@ tenant = "acme"
 scopes = ["infer"]
 """
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def authority(tmp_path):

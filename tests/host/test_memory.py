@@ -40,6 +40,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
 
 
+@pytest.mark.slow
 def test_the_model_that_was_idle_longest_makes_room(machine, tmp_path):
     async def test() -> None:
         async with living_host(tmp_path) as host:
@@ -59,6 +60,7 @@ def test_the_model_that_was_idle_longest_makes_room(machine, tmp_path):
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_what_cannot_fit_leaves_everybody_who_is_busy(machine, tmp_path):
     async def test() -> None:
         async with living_host(tmp_path) as host:
@@ -73,6 +75,7 @@ def test_what_cannot_fit_leaves_everybody_who_is_busy(machine, tmp_path):
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_who_made_room_is_back_after_a_restart(machine, tmp_path):
     async def test() -> None:
         async with living_host(tmp_path) as host:
