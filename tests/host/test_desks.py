@@ -193,6 +193,18 @@ def test_what_waits_for_nothing_any_more_shows_it_at_once(play, target):
     play(test, TWO)
 
 
+def test_an_accepted_bundle_that_rests_shows_its_revocation(play):
+    def test(scene):
+        accepted = scene.data.registry.accept(io.BytesIO(seal([ALICE], "acme.x")), vet)
+        assert scene.bundles.entry(accepted.id.hex).state == "accepted"
+        scene.trust.revoke(Target.BUNDLE, accepted.id.hex, "stolen", token("*"))
+        entry = scene.bundles.entry(accepted.id.hex)
+        assert entry.state == "revoked"
+        assert "is revoked" in entry.detail
+
+    play(test)
+
+
 def test_a_hidden_model_gets_no_permit(play):
     def test(scene):
         last = scene.data.registry.accept(io.BytesIO(seal([ALICE], "acme.x", 7)), vet)

@@ -99,18 +99,20 @@ class BundleDesk:
 
     def _entry(self, accepted: Accepted) -> BundleEntry:
         state = self._models.states().get((accepted.name, accepted.version))
+        refusal = self._models.refusal(accepted.name, accepted.version)
         return BundleEntry(
             id=accepted.id.hex,
             name=accepted.name,
             version=accepted.version,
             release=accepted.release,
-            state=str(state or "accepted"),
+            state="revoked" if refusal else str(state or "accepted"),
             signers=accepted.signers,
             rule=accepted.rule,
             holders=accepted.holders,
             threshold=accepted.threshold,
             size=accepted.size,
             accepted_at=accepted.accepted_at,
+            detail=refusal.message if refusal else "",
             weights=self._binding(accepted) if state is ModelState.READY else None,
         )
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from sandseal_host.api.ports import HostState, ModelEntry
-from sandseal_host.errors import ModelUnknown, ShuttingDown
+from sandseal_host.errors import ModelUnknown, Revoked, ShuttingDown
 from sandseal_host.lifecycle.launcher import Launcher, LoadStatistics
 from sandseal_host.lifecycle.notes import Notes, report
 from sandseal_host.lifecycle.watch import Key, TrustWatch
@@ -92,6 +92,10 @@ class ModelKeeper:
     def states(self) -> Mapping[Key, ModelState]:
         """The states of the versions that are loaded or were, until they are unloaded by name."""
         return {(entry.name, entry.version): entry.state for entry in self._live.index()}
+
+    def refusal(self, name: str, version: int) -> Revoked | None:
+        """Why an accepted version may not serve now; None when it may."""
+        return self._watch.refusal(name, version)
 
     def versions(self, name: str) -> VersionPolicy:
         """Which versions of a model serve side by side."""
