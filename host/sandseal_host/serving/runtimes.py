@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from sandseal_host.serving.batch import Batch
 
 _FORGET = 1 / 16
-_FELT_S = 1e-3
+_FELT_S = 10e-3
 _MAX_KINDS = 1024
 
 
@@ -13,8 +13,9 @@ class RunTimes:
     """Processor seconds of runs, by bucket and power of two of rows.
 
     Processor time of the calling thread, so that waiting for the interpreter lock or for a core does not count as
-    the model's own time. A smoothed mean, so that the noise of a busy machine changes little; but one run that the
-    loop would have felt counts at once, and keeps its kind away from the loop for long.
+    the model's own time. A smoothed mean, so that the noise of a busy machine, whose hypervisor takes a millisecond
+    now and then, changes little; but one run that everybody would have felt counts at once, and keeps its kind away
+    from the loop for long.
     """
 
     def __init__(self) -> None:
