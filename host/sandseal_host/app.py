@@ -45,8 +45,8 @@ from sandseal_host.sandbox.code_cache import CodeCache
 from sandseal_host.sandbox.compiler import CompileLimits, Compiler
 from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.serving.live import LiveModels
-from sandseal_host.serving.model import ModelState
 from sandseal_host.serving.rules import ServingRules
+from sandseal_host.serving.states import ModelState
 from sandseal_host.settings import Settings
 from sandseal_host.vetting.vetter import Vetting
 from sandseal_signing.errors import SandsealError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api import wire
-from api.double import HostDouble, ModelsDouble, TokensDouble, identity
+from api.double import Clock, HostDouble, ModelsDouble, TokensDouble, identity
 from api.test_control import as_
 from api.test_faces import BINARY, JSON, LENGTH, request
 from api.test_infer import refused, tensor
@@ -23,13 +23,6 @@ from sandseal_host.serving.request import BATCH, STANDARD
 
 INFER = frozenset({Scope.INFER})
 GUIDE = Path(__file__).parents[2] / "host" / "README.md"
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import pytest
 
 from sandseal_host.errors import Damaged, ModelUnknown, NotReady, Revoked
 from sandseal_host.serving.live import LiveModels
-from sandseal_host.serving.model import Model, ModelState
+from sandseal_host.serving.model import Model
+from sandseal_host.serving.states import ModelState
 from support.serving import Doubler, Stage, manifest, ready_model, request
 
 

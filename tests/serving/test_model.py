@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from sandseal_host.errors import HostError, NotReady, PluginBadOutput, RequestInvalid
-from sandseal_host.serving.model import Model, ModelState
+from sandseal_host.serving.model import Model
 from sandseal_host.serving.request import STANDARD
+from sandseal_host.serving.states import ModelState
 from support.serving import ROW, Doubler, Stage, manifest, ready_model, request, tensor
 
 

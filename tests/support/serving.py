@@ -10,10 +10,11 @@ import numpy as np
 from sandseal_host.errors import ModelFailed
 from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.serving.lane import Lane
-from sandseal_host.serving.model import Model, ModelParts, ModelState
+from sandseal_host.serving.model import Model, ModelParts
 from sandseal_host.serving.request import STANDARD, Request, ServiceClass
 from sandseal_host.serving.scheduler import Scheduler
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.states import ModelState
 from sandseal_host.serving.ticket import Ticket
 from sandseal_host.tensors import Tensor
 from sandseal_signing.manifest import Batching, DataType, Manifest, ModelSpec, StageSpec, TensorSpec

@@ -14,7 +14,7 @@ from sandseal_host.registry.load_view import LoadViews
 from sandseal_host.registry.log import TransparencyLog
 from sandseal_host.registry.pending import Pending
 from sandseal_host.registry.registry import Registry
-from sandseal_host.serving.model import ModelState
+from sandseal_host.serving.states import ModelState
 from sandseal_signing.digest import Digest, Readable
 from sandseal_signing.errors import SandsealError
 

@@ -12,7 +12,8 @@ from sandseal_host.registry.receipts import ReceiptDesk
 from sandseal_host.registry.registry import Registry
 from sandseal_host.registry.standing import Standing
 from sandseal_host.serving.live import LiveModels
-from sandseal_host.serving.model import Model, ModelState
+from sandseal_host.serving.model import Model
+from sandseal_host.serving.states import ModelState
 from sandseal_host.settings import Settings
 from sandseal_host.stages import LoadStage, LoadStages, apart
 from sandseal_signing.digest import Digest

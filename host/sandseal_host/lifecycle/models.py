@@ -19,8 +19,9 @@ from sandseal_host.registry.receipts import ReceiptDesk
 from sandseal_host.registry.registry import Registry
 from sandseal_host.registry.standing import Standing
 from sandseal_host.serving.live import IndexEntry, LiveModels
-from sandseal_host.serving.model import Model, ModelState
+from sandseal_host.serving.model import Model
 from sandseal_host.serving.rules import ServingRules
+from sandseal_host.serving.states import ModelState
 from sandseal_host.serving.versions import VersionPolicy
 from sandseal_host.settings import Settings
 from sandseal_signing.errors import SandsealError, TrustError

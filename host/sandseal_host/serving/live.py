@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sandseal_host.errors import HostError, ModelUnknown, NotReady, Revoked
-from sandseal_host.serving.model import Model, ModelState
+from sandseal_host.serving.model import Model
+from sandseal_host.serving.states import ModelState
 
 
 @dataclass(frozen=True, slots=True)

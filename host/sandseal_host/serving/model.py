@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 
 import numpy as np
@@ -18,37 +17,11 @@ from sandseal_host.serving.lane import Lane, LaneStatistics
 from sandseal_host.serving.ports import BatchRunner, Cancellable, Closeable, Waiter
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.states import ModelState
 from sandseal_host.serving.tally import Served
 from sandseal_host.serving.turns import Turns
 from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.manifest import Manifest, TensorSpec
-
-
-class ModelState(StrEnum):
-    """Where a model version is in its life."""
-
-    PENDING = "pending"
-    VERIFYING = "verifying"
-    LOADING = "loading"
-    WARMING = "warming"
-    READY = "ready"
-    DRAINING = "draining"
-    UNLOADED = "unloaded"
-    FAILED = "failed"
-    REVOKED = "revoked"
-
-
-_NEXT: Mapping[ModelState, frozenset[ModelState]] = {
-    ModelState.PENDING: frozenset({ModelState.VERIFYING, ModelState.FAILED, ModelState.REVOKED}),
-    ModelState.VERIFYING: frozenset({ModelState.LOADING, ModelState.FAILED, ModelState.REVOKED}),
-    ModelState.LOADING: frozenset({ModelState.WARMING, ModelState.FAILED, ModelState.REVOKED}),
-    ModelState.WARMING: frozenset({ModelState.READY, ModelState.FAILED, ModelState.REVOKED}),
-    ModelState.READY: frozenset({ModelState.DRAINING, ModelState.FAILED, ModelState.REVOKED}),
-    ModelState.DRAINING: frozenset({ModelState.UNLOADED, ModelState.FAILED, ModelState.REVOKED}),
-    ModelState.UNLOADED: frozenset(),
-    ModelState.FAILED: frozenset(),
-    ModelState.REVOKED: frozenset(),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +116,7 @@ class Model:
         Raises:
             HostError: the state does not follow on the present one.
         """
-        if state not in _NEXT[self.state]:
+        if not self.state.leads_to(state):
             raise HostError(f"{self!r} cannot become {state}")
         self.state = state
 
@@ -167,7 +140,7 @@ class Model:
         Args:
             error: what they are refused with; the model is revoked by a `Revoked`, and failed by any other.
         """
-        if not _NEXT[self.state]:
+        if self.state.final:
             return
         self.advance(ModelState.REVOKED if isinstance(error, Revoked) else ModelState.FAILED)
         self.reason, self._refusal = error.message, copy(error)
