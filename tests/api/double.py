@@ -42,15 +42,6 @@ from sandseal_signing.note import VerifierKey
 Run = Callable[[Request], tuple[Tensor, ...]]
 
 
-class Clock:
-    """A clock that a test sets, in seconds."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def spec(name: str, dtype: str, *shape: int | str) -> TensorSpec:
     return TensorSpec(name, DataType(dtype), shape)
 

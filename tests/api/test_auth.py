@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from api.double import EVERYTHING, Clock, HostDouble, ModelsDouble, TokensDouble, identity
+from api.double import EVERYTHING, HostDouble, ModelsDouble, TokensDouble, identity
 from api.test_infer import ask, refused, tensor
 from api.web import Web
 from sandseal_host.api import auth, throttle
@@ -14,6 +14,7 @@ from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.throttle import FailureThrottle
 from sandseal_host.errors import ModelUnknown, NotAuthenticated, NotPermitted, RateLimited
 from sandseal_host.registry.tokens import Scope
+from support.clock import Clock
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api import wire
-from api.double import Clock, HostDouble, ModelsDouble, TokensDouble, identity
+from api.double import HostDouble, ModelsDouble, TokensDouble, identity
 from api.test_control import as_
 from api.test_faces import BINARY, JSON, LENGTH, request
 from api.test_infer import refused, tensor
@@ -20,6 +20,7 @@ from sandseal_host.api.settings import ApiSettings
 from sandseal_host.errors import RateLimited, SettingsInvalid
 from sandseal_host.registry.tokens import Rate, Scope
 from sandseal_host.serving.request import BATCH, STANDARD
+from support.clock import Clock
 
 INFER = frozenset({Scope.INFER})
 GUIDE = Path(__file__).parents[2] / "host" / "README.md"
