@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 
 import typer
 
-from sandseal_sdk.commands import authoring, log, publishing, receipt, remote, trust, verifying
+from sandseal_sdk.commands import authoring, exporting, importing, log, publishing, receipt, remote, trust, verifying
 from sandseal_sdk.console import fail
 from sandseal_sdk.errors import ExtraMissing
 from sandseal_signing.errors import SandsealError
@@ -13,7 +13,8 @@ from sandseal_signing.errors import SandsealError
 _EXTRAS = {
     "numpy": "sdk", "onnx": "sdk", "pythran": "sdk", "ziglang": "sdk", "wasmtime": "sdk", "fastapi": "cpu",
     "sqlalchemy": "cpu", "alembic": "cpu", "uvicorn": "cpu", "onnxruntime": "cpu", "orjson": "cpu",
-    "prometheus_client": "cpu", "pydantic_settings": "cpu", "structlog": "cpu", "torch": "gpu",
+    "prometheus_client": "cpu", "pydantic_settings": "cpu", "structlog": "cpu", "torch": "export",
+    "skl2onnx": "export", "sklearn": "export", "joblib": "export", "onnxscript": "export",
 }  # fmt: skip
 
 
@@ -28,6 +29,8 @@ def build_app() -> typer.Typer:
     )
     publishing.register(app)
     verifying.register(app)
+    importing.register(app)
+    exporting.register(app)
     authoring.register(app)
     remote.register(app)
     log.register(app)

@@ -1,4 +1,4 @@
-"""For whoever receives a bundle: verify, unpack, and import what others signed."""
+"""For whoever receives a bundle: verify and unpack."""
 
 import json
 from collections.abc import Iterator
@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from sandseal_sdk.bundles import verification
-from sandseal_sdk.bundles.keyfiles import read_public_key
 from sandseal_sdk.bundles.verification import Report
 from sandseal_sdk.commands.publishing import load_policy, print_verdict
-from sandseal_sdk.console import byte_progress, note, out
+from sandseal_sdk.console import byte_progress, out
 from sandseal_sdk.errors import FileExists
 from sandseal_signing.errors import SandsealError
 from sandseal_signing.pack import Progress
@@ -23,9 +22,6 @@ def register(app: typer.Typer) -> None:
     """Add these commands."""
     app.command()(verify)
     app.command()(unpack)
-    foreign = typer.Typer(help="Turn models that others signed into bundle folders.", no_args_is_help=True)
-    foreign.command("oms")(import_oms)
-    app.add_typer(foreign, name="import")
 
 
 def verify(
@@ -64,29 +60,6 @@ def unpack(
     except FileExistsError:
         raise FileExists(f"{folder} is already there", hint="give a folder that is not") from None
     out.print(f"{folder}  {len(contents.statement.resources)} files  bundle {contents.id}")
-
-
-def import_oms(
-    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The model as its publisher signed it.")],
-    key: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The publisher's public key.")],
-    output: Annotated[Path, typer.Option("--out", "-o", help="The bundle folder to write; must not be there yet.")],
-    signature: Annotated[Path | None, typer.Option(help="The signature; model.sig in the folder when absent.")] = None,
-    name: Annotated[str | None, typer.Option(help="The model's name; made from the graph's file when absent.")] = None,
-) -> None:
-    """Verify a folder signed with OpenSSF Model Signing and write its signed files as a bundle folder."""
-    from sandseal_sdk import importing  # reads graphs, which needs the extra `sdk`
-
-    with byte_progress("importing", sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())) as advance:
-        imported = importing.import_oms(
-            folder, read_public_key(key), output, signature=signature, name=name, progress=advance
-        )
-    for remark in (*imported.remarks, *(f"not signed, so not taken: {left}" for left in imported.left_out)):
-        note(remark)
-    out.print(f"{output}  {len(imported.files)} files verified")
-    if imported.why_no_manifest:
-        note(f"no bundle.json was written: {imported.why_no_manifest}")
-    else:
-        out.print(f"sandseal pack {output} --key KEY")
 
 
 class _Advance:
