@@ -3,6 +3,7 @@
 Inside, each module imports only from those before it:
 
     errors, digest, names, schema, curve        the ground
+    generation, state, variants                 members of a bundle's manifest
     manifest, keys                              what a bundle says of itself; who can sign
     envelope, statement                         one signature; what it is over
     trust, verdict                              whom the operator trusts, and for what; the judgement
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         TrustError,
     )
     from sandseal_signing.folder import FolderSource
+    from sandseal_signing.generation import GenerationSpec
     from sandseal_signing.keys import PrivateKey, PublicKey
     from sandseal_signing.logentry import Detail, Kind, LogEntry, Role, Subject
     from sandseal_signing.logproof import LogProof
@@ -61,9 +63,11 @@ if TYPE_CHECKING:
     from sandseal_signing.pack import Contents, pack_folder, read_seal, sign_seal
     from sandseal_signing.receipt import Receipt, make_receipt, verify_receipt
     from sandseal_signing.seal import SealReader
+    from sandseal_signing.state import StateSpec
     from sandseal_signing.statement import Resource, Statement
     from sandseal_signing.trust import TrustedKey, TrustPolicy
     from sandseal_signing.unpack import unpack_seal
+    from sandseal_signing.variants import Precision, VariantSpec
     from sandseal_signing.verdict import Moment, Reason, State, Verdict
 
 __all__ = [
@@ -100,6 +104,10 @@ __all__ = [
     "Manifest",
     "ModelSpec",
     "StageSpec",
+    "GenerationSpec",
+    "VariantSpec",
+    "Precision",
+    "StateSpec",
     "TensorSpec",
     "DataType",
     "Batching",
@@ -135,7 +143,7 @@ __all__ = [
 
 # In the order of the layers, so that the first module that has a name is the one that defines it.
 _MODULES = (
-    *("errors", "digest", "manifest", "keys", "statement", "trust", "verdict"),
+    *("errors", "digest", "generation", "state", "variants", "manifest", "keys", "statement", "trust", "verdict"),
     *("seal", "folder", "bundle", "pack", "unpack"),
     *("note", "checkpoint", "logproof", "logentry", "receipt", "auditor"),
 )

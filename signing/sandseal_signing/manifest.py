@@ -9,14 +9,18 @@ defaults; an operator may tighten them, never widen them.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
-from sandseal_signing.errors import LimitExceeded, ManifestInvalid, NameInvalid
-from sandseal_signing.names import MANIFEST, MODEL_NAME_RULE, check_name, is_model_name
+from sandseal_signing.errors import LimitExceeded, ManifestInvalid
+from sandseal_signing.generation import GenerationSpec, read_generation
+from sandseal_signing.names import MANIFEST, MODEL_NAME_RULE, is_model_name
 from sandseal_signing.schema import Node, canonical_json, parse_json
+from sandseal_signing.state import StateSpec, read_state
+from sandseal_signing.variants import VariantSpec, read_variants
 
 SCHEMA = "sandseal.bundle/1"
 MAX_BYTES = 256 * 1024
@@ -68,6 +72,14 @@ class TensorSpec:
         return bool(self.shape) and self.shape[0] == "batch"
 
 
+TEXT_INPUT = TensorSpec("text_input", DataType.BYTES, (1,))
+TEXT_OUTPUT = TensorSpec("text_output", DataType.BYTES, (1,))
+"""What a model that generates text takes and gives, whatever its graph does."""
+LOGITS_INPUTS = (TensorSpec("ids", DataType.INT64, ("new",)), TensorSpec("logits", DataType.FP32, ("vocab",)))
+LOGITS_OUTPUTS = LOGITS_INPUTS[1:]
+"""What a logits stage takes and gives for each token."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one plugin call may use: linear memory in MiB, CPU time in milliseconds."""
@@ -78,7 +90,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
-    """A pre or post stage: the plugin that runs it, its tensors, and what the publisher asks for it.
+    """A pre, post or logits stage: the plugin that runs it, its tensors, and what the publisher asks for it.
 
     `inputs` and `outputs` are both resolved: a pre stage's outputs are the model's inputs, a post stage's inputs
     the model's outputs. `config` is JSON text without spaces, its members sorted, handed to the guest as it stands.
@@ -115,7 +127,9 @@ class Batching:
 class ModelSpec:
     """The ONNX graph: its file, the weights beside it, the operator domains it uses, its tensors.
 
-    `raw` lists the content types that a plain body may have; empty means any.
+    `raw` lists the content types that a plain body may have; empty means any. `variants` has the graph itself and those
+    of other precisions, the one to be preferred first; empty when it is the only one. `state` has the tensors that a
+    sequence goes on with, which are among `inputs` and `outputs`. `cache` says that equal requests have equal answers.
     """
 
     file: str
@@ -125,11 +139,38 @@ class ModelSpec:
     domains: tuple[str, ...] = ("",)
     batching: Batching = Batching()
     raw: tuple[str, ...] = ()
+    variants: tuple[VariantSpec, ...] = ()
+    state: tuple[StateSpec, ...] = ()
+    cache: bool = False
+
+    @property
+    def plain_inputs(self) -> tuple[TensorSpec, ...]:
+        """Those that are no state."""
+        kept = {state.input for state in self.state}
+        return tuple(spec for spec in self.inputs if spec.name not in kept)
+
+    @property
+    def plain_outputs(self) -> tuple[TensorSpec, ...]:
+        """Those that are no state."""
+        kept = {state.output for state in self.state}
+        return tuple(spec for spec in self.outputs if spec.name not in kept)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The files beside its graphs."""
+        return tuple(dict.fromkeys(chain(self.external_data, *(variant.external_data for variant in self.variants))))
+
+    def as_variant(self, variant: VariantSpec) -> "ModelSpec":
+        """The same model as one of its variants."""
+        return replace(self, file=variant.file, external_data=variant.external_data)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A parsed bundle.json. `reserved` names the members that this version reads but does not serve yet."""
+    """A parsed bundle.json. `reserved` names the members that this version reads but does not serve yet.
+
+    Where there is `generation`, the graph is a decoder, and `model` says what clients see of it: text in, text out.
+    """
 
     name: str
     version: int
@@ -139,31 +180,33 @@ class Manifest:
     not_before: datetime | None = None
     pre: StageSpec | None = None
     post: StageSpec | None = None
+    generation: GenerationSpec | None = None
+    logits: StageSpec | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     reserved: tuple[str, ...] = ()
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The public inputs: what a client sends."""
-        return self.pre.inputs if self.pre else self.model.inputs
+        return self.pre.inputs if self.pre else self.model.plain_inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The public outputs: what a client gets."""
-        return self.post.outputs if self.post else self.model.outputs
+        return self.post.outputs if self.post else self.model.plain_outputs
 
     @property
     def stages(self) -> tuple[StageSpec, ...]:
         """The plugin stages that the bundle has, in running order."""
-        return tuple(stage for stage in (self.pre, self.post) if stage)
+        return tuple(stage for stage in (self.pre, self.logits, self.post) if stage)
 
     @property
     def files(self) -> frozenset[str]:
         """Every file that the manifest names, and so must be signed."""
-        named = {self.model.file, *self.model.external_data}
+        named = {self.model.file, *self.model.weights, *(variant.file for variant in self.model.variants)}
         for stage in self.stages:
             named |= {stage.plugin, *stage.assets}
-        return frozenset(named)
+        return self.generation.files.union(named) if self.generation else frozenset(named)
 
 
 def check_size(size: int) -> None:
@@ -188,9 +231,11 @@ def parse_manifest(data: bytes) -> Manifest:
     root = Node(parse_json(data, "bundle.json"), "", ManifestInvalid)
     root.text("schema", valid=SCHEMA.__eq__, rule=repr(SCHEMA))
     root.text("$schema", None)
-    reserved = _reserved(root, "pipeline", "generation")
+    reserved = _reserved(root, "pipeline")
     model = _model(root.child("model"), reserved)
     pre, post = root.child("pre", None), root.child("post", None)
+    generation = root.child("generation", None)
+    logits = generation.child("logits", None) if generation else None
     manifest = Manifest(
         name=root.text("name", valid=is_model_name, rule=MODEL_NAME_RULE),
         version=root.integer("version", low=1),
@@ -198,14 +243,20 @@ def parse_manifest(data: bytes) -> Manifest:
         expires=_time(root, "expires"),
         not_before=_time(root, "not_before"),
         model=model,
-        pre=read_stage(pre, reserved, outputs=model.inputs) if pre else None,
-        post=read_stage(post, reserved, inputs=model.outputs) if post else None,
+        pre=read_stage(pre, reserved, outputs=model.plain_inputs) if pre else None,
+        post=read_stage(post, reserved, inputs=model.plain_outputs) if post else None,
+        logits=_logits(logits) if logits else None,
+        generation=read_generation(generation) if generation else None,
         metadata=_metadata(root.child("metadata", None)),
         reserved=tuple(reserved),
     )
     root.close()
     if manifest.expires and manifest.not_before and manifest.expires <= manifest.not_before:
         root.fail("expires", "must be after not_before")
+    if model.cache and (why := _uncacheable(manifest)):
+        root.fail("model.cache", f"cannot be true with {why}: equal requests need not have equal answers")
+    if generation and (model.inputs, model.outputs) != ((TEXT_INPUT,), (TEXT_OUTPUT,)):
+        root.fail("model", "must have the one input text_input and the one output text_output, BYTES [1], to generate")
     return manifest
 
 
@@ -229,21 +280,34 @@ def _at_most(length: int) -> Callable[[str], bool]:
 
 
 def _model(node: Node, reserved: list[str]) -> ModelSpec:
-    reserved += _reserved(node, "variants", "state", "queue", "cache")
+    reserved += _reserved(node, "queue")
     batching = node.child("batching", None)
+    file, external_data = node.file("file"), node.files("external_data", ())
+    inputs, outputs = _tensors(node, "inputs"), _tensors(node, "outputs")
     spec = ModelSpec(
-        file=_file(node, "file"),
-        external_data=_files(node, "external_data"),
+        file=file,
+        external_data=external_data,
         domains=node.texts("domains", ("",), valid=_at_most(255), rule="ONNX operator domains", least=1),
-        inputs=_tensors(node, "inputs"),
-        outputs=_tensors(node, "outputs"),
+        inputs=inputs,
+        outputs=outputs,
         batching=_batching(batching) if batching else Batching(),
         raw=node.texts("raw", (), valid=_CONTENT_TYPE.match, rule="content types such as image/png"),
+        variants=read_variants(node, file, external_data),
+        state=read_state(node, *({t.name: (t.dtype, t.shape) for t in side} for side in (inputs, outputs))),
+        cache=node.flag("cache", False),
     )
     node.close()
     if spec.batching.max_rows > 1 and not all(t.batched for t in (*spec.inputs, *spec.outputs)):
         node.fail("batching", "max_rows over 1 needs 'batch' as the first axis of every model tensor")
     return spec
+
+
+def _uncacheable(manifest: Manifest) -> str:
+    """What makes two answers to one request differ; empty where nothing does."""
+    imports = sorted({"now", "random"}.intersection(chain.from_iterable(stage.imports for stage in manifest.stages)))
+    if imports:
+        return f"a plugin that imports {imports}"
+    return "state" if manifest.model.state else "generation" if manifest.generation else ""
 
 
 def _batching(node: Node) -> Batching:
@@ -270,13 +334,13 @@ def read_stage(
     """
     limits = node.child("limits", None)
     stage = StageSpec(
-        plugin=_file(node, "plugin"),
+        plugin=node.file("plugin"),
         function=node.text("function", valid=_IDENTIFIER.match, rule="an identifier"),
         inputs=_tensors(node, "inputs") if inputs is None else inputs,
         outputs=_tensors(node, "outputs") if outputs is None else outputs,
         limits=_limits(limits) if limits else Limits(),
         imports=node.texts("imports", (), valid=IMPORTS.__contains__, rule=f"some of {', '.join(IMPORTS)}"),
-        assets=_files(node, "assets"),
+        assets=node.files("assets", ()),
         config=_config(node),
         on_failure=_choice(node, "on_failure", ("refuse", "passthrough")),
         mode=_choice(node, "mode", ("request", "stream")),
@@ -286,6 +350,14 @@ def read_stage(
         node.fail("on_failure", "can be 'passthrough' only where outputs have the data types and shapes of the inputs")
     reserved += [node.at("mode")] * (stage.mode != "request")
     return stage
+
+
+def _logits(node: Node) -> StageSpec:
+    """The stage that changes a generation's logits; what it takes and gives, and how, is not the publisher's choice."""
+    for name in ("mode", "on_failure"):
+        if node.has(name):
+            node.fail(name, "is always the same for logits, and cannot be given")
+    return replace(read_stage(node, [], LOGITS_INPUTS, LOGITS_OUTPUTS), mode="stream")
 
 
 def _choice(node: Node, name: str, choices: tuple[str, ...]) -> str:
@@ -344,21 +416,6 @@ def _shape(node: Node) -> tuple[int | str, ...]:
         if axis == "batch" and i:
             node.fail("shape", f"axis {i} cannot be 'batch', which is only ever the first axis")
     return tuple(shape)
-
-
-def _file(node: Node, name: str) -> str:
-    return _check_file(node, name, node.text(name))
-
-
-def _files(node: Node, name: str) -> tuple[str, ...]:
-    return tuple(_check_file(node, name, file) for file in node.texts(name, (), rule="file names"))
-
-
-def _check_file(node: Node, name: str, file: str) -> str:
-    try:
-        return check_name(file)
-    except NameInvalid as error:
-        node.fail(name, error.message)
 
 
 def _time(node: Node, name: str) -> datetime | None:

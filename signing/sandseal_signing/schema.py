@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from sandseal_signing.errors import JsonInvalid, SandsealError
+from sandseal_signing.errors import JsonInvalid, NameInvalid, SandsealError
+from sandseal_signing.names import check_name
 
 MAX_DEPTH = 16
 MAX_INTEGER = 2**53 - 1
@@ -152,6 +153,36 @@ class Node:
             self.fail(name, f"must be an integer from {low} to {high}, not {_shown(value)}")
         return value
 
+    def integers(self, name: str, default: Any = _ABSENT, *, low: int = 0, high: int = MAX_INTEGER) -> Any:
+        """A list of distinct integers in low..high, as a tuple."""
+        if self._defaults(name, default):
+            return default
+        value = self.take(name)
+        if not isinstance(value, list) or not all(type(item) is int and low <= item <= high for item in value):
+            self.fail(name, f"must be a list of integers from {low} to {high}, not {_shown(value)}")
+        if len(set(value)) != len(value):
+            self.fail(name, "holds an integer twice")
+        return tuple(value)
+
+    def number(self, name: str, default: Any = _ABSENT, *, low: float, high: float) -> Any:
+        """A number in low..high, an integer or not."""
+        if self._defaults(name, default):
+            return default
+        value = self.take(name)
+        if type(value) not in (int, float) or not low <= value <= high:
+            self.fail(name, f"must be a number from {low} to {high}, not {_shown(value)}")
+        return value
+
+    def file(self, name: str, default: Any = _ABSENT) -> Any:
+        """The name of a file that a bundle may hold."""
+        return default if self._defaults(name, default) else self._file(name, self.text(name))
+
+    def files(self, name: str, default: Any = _ABSENT) -> Any:
+        """A list of distinct names of files that a bundle may hold, as a tuple."""
+        if self._defaults(name, default):
+            return default
+        return tuple(self._file(name, file) for file in self.texts(name, rule="file names"))
+
     def texts(
         self,
         name: str,
@@ -173,6 +204,13 @@ class Node:
             self.fail(name, f"must hold at least {least}")
         return tuple(value)
 
+    def flag(self, name: str, default: Any = _ABSENT) -> Any:
+        """True or false."""
+        value = self.take(name, default)
+        if value is not True and value is not False:
+            self.fail(name, f"must be true or false, not {_shown(value)}")
+        return value
+
     def child(self, name: str, default: Any = _ABSENT) -> Any:
         """A nested object as a `Node`."""
         return default if self._defaults(name, default) else Node(self.take(name), self.at(name), self._error)
@@ -192,6 +230,12 @@ class Node:
         """Refuse members that nobody asked for."""
         for name in self._left:
             self.fail(name, "is not a member of this schema")
+
+    def _file(self, name: str, file: str) -> str:
+        try:
+            return check_name(file)
+        except NameInvalid as error:
+            self.fail(name, error.message)
 
     def _defaults(self, name: str, default: Any) -> bool:
         return default is not _ABSENT and name not in self._left

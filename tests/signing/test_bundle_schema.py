@@ -46,8 +46,9 @@ def test_what_the_schema_cannot_say(validator: Any, change: Change) -> None:
     assert not reads(document)
 
 
-def test_the_fixture_of_the_released_schema_is_valid(validator: Any) -> None:
-    validator.validate(json.loads((Path(__file__).parent / "data" / "bundle-1.json").read_bytes()))
+@pytest.mark.parametrize("name", ["bundle-1.json", "bundle-1-generation.json"])
+def test_the_fixtures_of_the_released_schema_are_valid(validator: Any, name: str) -> None:
+    validator.validate(json.loads((Path(__file__).parent / "data" / name).read_bytes()))
 
 
 def test_the_data_types_are_the_readers() -> None:
@@ -63,5 +64,5 @@ def test_every_object_of_the_schema_is_closed() -> None:
                 yield from objects(child, f"{path}/{name}")
 
     found = dict(objects(SCHEMA, ""))
-    assert len(found) == 6
+    assert len(found) == 10
     assert [path for path, node in found.items() if node.get("additionalProperties") is not False] == []

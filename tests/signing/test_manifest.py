@@ -6,11 +6,17 @@ from pathlib import Path
 import pytest
 
 from sandseal_signing.errors import JsonInvalid, LimitExceeded, ManifestInvalid
+from sandseal_signing.generation import GenerationSpec
 from sandseal_signing.manifest import (
+    LOGITS_INPUTS,
+    LOGITS_OUTPUTS,
+    TEXT_INPUT,
+    TEXT_OUTPUT,
     Batching,
     DataType,
     Limits,
     Manifest,
+    StageSpec,
     TensorSpec,
     check_size,
     parse_manifest,
@@ -18,8 +24,19 @@ from sandseal_signing.manifest import (
     render_manifest,
 )
 from sandseal_signing.schema import Node
+from sandseal_signing.variants import Precision, VariantSpec
 from support.bundles import manifest
-from support.manifests import BAD, GOOD, ONLY_THE_READER_REFUSES, Change, changed, full
+from support.manifests import (
+    BAD,
+    GENERATION,
+    GOOD,
+    ONLY_THE_READER_REFUSES,
+    Change,
+    changed,
+    full,
+    generating,
+    variants,
+)
 
 DATA = Path(__file__).parent / "data"
 
@@ -67,23 +84,74 @@ def test_the_released_schema_1_stays_readable() -> None:
     assert [tensor.name for tensor in read.inputs] == ["image"]
     assert [tensor.name for tensor in read.outputs] == ["label", "score"]
     assert read.metadata["licence"] == "Apache-2.0"
+    assert read.model.variants == (
+        VariantSpec(Precision.FP16, "model.fp16.onnx"),
+        VariantSpec(Precision.FP32, "model.onnx", ("model.onnx.data", "weights/more.bin")),
+    )
     assert read.files == {
         "model.onnx",
         "model.onnx.data",
         "weights/more.bin",
+        "model.fp16.onnx",
         "plugins/pre.wasm",
         "plugins/post.wasm",
         "assets/labels.txt",
     }
     assert set(read.reserved) == {
         "pipeline",
-        "generation",
-        "model.variants",
-        "model.state",
         "model.queue",
-        "model.cache",
         "post.mode",
     }
+
+
+def test_a_language_models_manifest_of_the_released_schema_1_stays_readable() -> None:
+    read = parse_manifest((DATA / "bundle-1-generation.json").read_bytes())
+    assert read.generation == GenerationSpec(
+        tokenizer="tokenizer.json",
+        chat_template="chat_template.jinja",
+        context=8192,
+        stop_ids=(2, 0),
+        add_bos=1,
+        defaults={
+            "temperature": 0.7,
+            "top_p": 0.95,
+            "top_k": 40,
+            "min_p": 0.05,
+            "repetition_penalty": 1.1,
+            "max_tokens": 256,
+        },
+    )
+    assert read.inputs == (TEXT_INPUT,)
+    assert read.outputs == (TEXT_OUTPUT,)
+    assert read.logits == StageSpec(
+        "plugins/grammar.wasm", "constrain", LOGITS_INPUTS, LOGITS_OUTPUTS, imports=("asset",), mode="stream"
+    )
+    assert read.stages == (read.logits,)
+    assert read.files == {
+        "model.onnx", "model.onnx.data", "tokenizer.json", "chat_template.jinja", "plugins/grammar.wasm",
+    }  # fmt: skip
+    assert read.reserved == ()
+
+
+def test_a_variants_graph_and_weights_stand_in_for_the_models_own() -> None:
+    half = {"precision": "FP16", "file": "half.onnx", "external_data": ["half.data"], "requires": "cuda"}
+    model = parse(changed(variants(half))).model
+    assert model.weights == ("model.onnx.data", "half.data")
+    chosen = model.as_variant(model.variants[0])
+    assert (chosen.file, chosen.external_data, chosen.inputs) == ("half.onnx", ("half.data",), model.inputs)
+
+
+@pytest.mark.parametrize(("precision", "floor", "reaches"), [("INT8", "FP16", False), ("FP32", "FP16", True)])
+def test_precisions_are_in_order(precision: str, floor: str, reaches: bool) -> None:
+    assert Precision(precision).reaches(Precision(floor)) is reaches
+    assert Precision(floor).reaches(Precision(floor))
+
+
+def test_the_smallest_generation_gets_the_stated_defaults() -> None:
+    read = parse(changed(generating()))
+    assert read.generation == GenerationSpec("tokenizer.json", context=8192)
+    assert read.files >= {"tokenizer.json"}
+    assert parse(manifest()).generation is None
 
 
 def test_the_smallest_manifest_gets_the_stated_defaults() -> None:
@@ -143,6 +211,22 @@ def test_a_manifest_is_strict_json_of_limited_size() -> None:
         (
             lambda d: d["pre"].update(imports=["exec"]),
             'pre.imports: must be a list of some of log, now, random, asset, not ["exec"]',
+        ),
+        (
+            generating(stop_ids=[2, -1]),
+            "generation.stop_ids: must be a list of integers from 0 to 2147483647, not [2, -1]",
+        ),
+        (
+            generating(defaults={"top_p": 2}),
+            "generation.defaults.top_p: must be a number from 0 to 1, not 2",
+        ),
+        (
+            generating(logits={"plugin": "l.wasm", "function": "f", "mode": "stream"}),
+            "generation.logits.mode: is always the same for logits, and cannot be given",
+        ),
+        (
+            lambda d: d.update(generation=GENERATION),
+            "model: must have the one input text_input and the one output text_output, BYTES [1], to generate",
         ),
         (
             lambda d: d["model"]["inputs"][0].update(shape=["n", "batch"]),

@@ -185,7 +185,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         ({"bundle.json": b"{}"}, ManifestInvalid, "schema: is missing"),
         ({"bundle.json": MANIFEST + b" " * 262144}, LimitExceeded, r"bundle\.json has"),
     ],
-    ids=str,
+    ids=lambda part: str(part)[:40],
 )
 def test_what_must_change_before_a_folder_can_be_packed(
     folder: Path, files: dict[str, bytes | None], error: type[SigningError], why: str

@@ -1,7 +1,7 @@
 """Manifests to judge, good and bad: the reader and the published JSON Schema must say the same about each."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from support.bundles import manifest
@@ -10,6 +10,8 @@ Change = Callable[[dict[str, Any]], Any]
 
 TENSOR = {"name": "t", "dtype": "FP32", "shape": ["batch", 4]}
 STAGE = {"plugin": "plugins/p.wasm", "function": "run"}
+TEXT = {"dtype": "BYTES", "shape": [1]}
+GENERATION = {"tokenizer": "tokenizer.json", "context": 8192}
 PRE, POST = {**STAGE, "inputs": [TENSOR]}, {**STAGE, "outputs": [TENSOR]}
 
 
@@ -26,6 +28,52 @@ def changed(change: Change) -> dict[str, Any]:
     document = full()
     change(document)
     return document
+
+
+def generating(**members: Any) -> Change:
+    """Makes it a language model's, with `members` in its `generation`."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["model"] |= {"inputs": [{"name": "text_input", **TEXT}], "outputs": [{"name": "text_output", **TEXT}]}
+        document["model"].pop("batching")
+        document["generation"] = {**GENERATION, **members}
+
+    return change
+
+
+def _caching(*imports: str) -> Change:
+    """Lets its answers be kept, and gives its pre stage these imports."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["model"]["cache"] = True
+        document["pre"]["imports"] = list(imports)
+
+    return change
+
+
+def _keeping(
+    *states: Any,
+    inputs: Iterable[str] = ("t", "h", "free"),
+    outputs: Iterable[str] = ("u", "hn", "hn2", "freen"),
+    cache: bool = False,
+) -> Change:
+    """Gives its model these states, and tensors of these names; those that begin with h have another shape."""
+
+    def tensor(name: str) -> dict[str, Any]:
+        kinds = {"h": ["batch", 2], "f": ["batch", "n"], "t": ["batch", 4], "u": ["batch", 4]}
+        return {"name": name, "dtype": "FP32", "shape": kinds[name[0]]}
+
+    def change(document: dict[str, Any]) -> None:
+        document["model"] |= {"inputs": [tensor(n) for n in inputs], "outputs": [tensor(n) for n in outputs]}
+        document["model"] |= {"state": list(states), "cache": cache}
+        document["pre"]["imports"] = []
+
+    return change
+
+
+def variants(*given: Any) -> Change:
+    """Gives its model these variants."""
+    return _set("model.variants", list(given))
 
 
 def _set(path: str, value: Any) -> Change:
@@ -51,6 +99,62 @@ def _last(path: str) -> str:
 def _each(path: str, *values: Any) -> dict[str, Change]:
     return {f"{path} = {ascii(value)[:60]}": _set(path, value) for value in values}
 
+
+_OWN = {"precision": "FP32", "file": "model.onnx"}
+_VARIANTS: list[list[dict[str, Any]]] = [
+    [],
+    [_OWN],
+    [{"precision": "INT8", "file": "int8.onnx"}],
+    [{"precision": "FP16", "file": "half.onnx", "external_data": ["half.data"], "requires": "cuda"}, _OWN],
+    [_OWN, *({"precision": p, "file": f"{p}.onnx"} for p in ("INT4", "INT8", "BF16", "FP16", "FP32", "FP64"))],
+]
+_NOT_VARIANTS: list[list[Any]] = [
+    [{**_OWN, "extra": 1}],
+    [{**_OWN, "precision": "INT7"}],
+    [{**_OWN, "requires": "tpu"}],
+    [_OWN, {"precision": "INT8"}],
+    [_OWN, {"file": "int8.onnx"}],
+    [_OWN, {"precision": "INT8", "file": "../int8.onnx"}],
+    [_OWN, "INT8"],
+]
+
+_GENERATION_EDGES: list[dict[str, Any]] = [
+    {"context": 1},
+    {"context": 2**24},
+    {"stop_ids": []},
+    {"defaults": {}},
+    {"defaults": {"temperature": 0, "top_p": 0.0, "repetition_penalty": 0.01, "top_k": 0}},
+    {"defaults": {"temperature": 100, "min_p": 1, "repetition_penalty": 100.0, "max_tokens": 2**24}},
+]
+
+_NOT_GENERATION: list[dict[str, Any]] = [
+    {"extra": 1},
+    {"tokenizer": "../tokenizer.json"},
+    {"tokenizer": None},
+    {"chat_template": ""},
+    {"context": 0},
+    {"context": 2**24 + 1},
+    {"context": True},
+    {"stop_ids": 2},
+    {"stop_ids": [1, 1]},
+    {"stop_ids": [-1]},
+    {"stop_ids": [2**31]},
+    {"stop_ids": [True]},
+    {"add_bos": "<s>"},
+    {"logits": {}},
+    {"logits": {"plugin": "l.wasm", "function": "f", "mode": "stream"}},
+    {"logits": {"plugin": "l.wasm", "function": "f", "outputs": []}},
+    {"add_bos": -1},
+    {"defaults": []},
+    {"defaults": {"seed": 1}},
+    {"defaults": {"temperature": -0.1}},
+    {"defaults": {"temperature": "1"}},
+    {"defaults": {"temperature": True}},
+    {"defaults": {"top_p": 1.01}},
+    {"defaults": {"repetition_penalty": 0}},
+    {"defaults": {"top_k": 1.5}},
+    {"defaults": {"max_tokens": 0}},
+]
 
 GOOD: dict[str, Change] = {
     "everything": lambda document: None,
@@ -93,12 +197,22 @@ GOOD: dict[str, Change] = {
     **_each("model.batching.max_rows", 1, 65536),
     **_each("model.batching.max_delay_us", 0, 10_000_000),
     **_each("model.raw", [], ["application/octet-stream", "*/*", "image/svg+xml", "a/b.c-d_e"]),
-    **{
-        f"reserved model.{name} = {value}": _set(f"model.{name}", value)
-        for name, value in (("variants", []), ("state", {}), ("queue", 1), ("cache", "x"))
-    },
+    **{f"reserved model.{name} = {value}": _set(f"model.{name}", value) for name, value in (("queue", 1),)},
     **_each("pipeline", {"any": ["thing"]}),
-    **_each("generation", False),
+    **_each("model.state", []),
+    **_each("model.cache", False),
+    "a cache": _caching("log"),
+    "a state": _keeping({"input": "h", "output": "hn"}),
+    **{f"variants {given!a}": variants(*given) for given in _VARIANTS},
+    "generation": generating(),
+    "generation with everything": generating(
+        chat_template="chat.jinja",
+        stop_ids=[0, 2**31 - 1],
+        add_bos=0,
+        defaults={"temperature": 0.7, "top_p": 1, "min_p": 0, "repetition_penalty": 1.1, "top_k": 40, "max_tokens": 1},
+        logits={"plugin": "plugins/l.wasm", "function": "f", "limits": {}, "imports": ["asset"], "config": {"a": 1}},
+    ),
+    **{f"generation {given}": generating(**given) for given in _GENERATION_EDGES},
     **_each("pre.function", "f", "_private9", "x" * 128),
     **_each("pre.limits", {}, {"memory_mib": 1, "time_ms": 1}, {"memory_mib": 4096, "time_ms": 600_000}),
     **_each("pre.imports", [], ["asset"], ["log", "now", "random", "asset"]),
@@ -274,6 +388,13 @@ BAD: dict[str, Change] = {
     **_each("pre.on_failure", "", "ignore", 1),
     **_each("pre.mode", "", "batch", 1),
     **_each("metadata", [], {"a": 1}, {"a": "x" * 4097}),
+    "generation beside a graph's own tensors": _set("generation", GENERATION),
+    **_each("generation", None, False, [], {}, {"tokenizer": "t.json"}, {"context": 1}),
+    **{f"variants {given!a}": variants(*given) for given in _NOT_VARIANTS},
+    **{f"generation {given}": generating(**given) for given in _NOT_GENERATION},
+    **_each("model.state", None, {}, [1], [{}], [{"input": "t"}], [{"input": "", "output": "u"}]),
+    "another member of a state": _keeping({"input": "h", "output": "hn", "extra": 1}),
+    **_each("model.cache", None, 0, 1, "x", {}),
 }
 
 # What JSON Schema has no word for; signing/README.md lists the same.
@@ -282,6 +403,19 @@ ONLY_THE_READER_REFUSES: dict[str, Change] = {
     "a tensor name twice": lambda document: document["model"]["inputs"].append(
         document["model"]["inputs"][0] | {"dtype": "INT8"}
     ),
+    "a variant's file twice": variants(_OWN, _OWN | {"precision": "FP16"}),
+    "a state that is no input": _keeping({"input": "?", "output": "hn"}),
+    "a state that is no output": _keeping({"input": "h", "output": "?"}),
+    "a state of two kinds": _keeping({"input": "h", "output": "u"}),
+    "a state of no size": _keeping({"input": "free", "output": "freen"}),
+    "a state's tensor twice": _keeping({"input": "h", "output": "hn"}, {"input": "h", "output": "hn2"}),
+    "nothing but state": _keeping(
+        *({"input": name, "output": f"{name}n"} for name in ("h", "t")), inputs=("h", "t"), outputs=("hn", "tn", "u")
+    ),
+    "a cache of answers that hang on the time": _caching("log", "now"),
+    "a cache of answers that hang on chance": _caching("random"),
+    "a cache of a sequence's answers": _keeping({"input": "h", "output": "hn"}, cache=True),
+    "a cache of generated text": lambda document: (generating()(document), _set("model.cache", True)(document)),
     "a day that does not exist": _set("expires", "2027-02-29T00:00:00Z"),
     "an hour that does not exist": _set("expires", "2027-01-01T25:00:00Z"),
     "a time that does not exist in UTC": _set("expires", "9999-12-31T23:59:59-14:00"),
