@@ -15,7 +15,7 @@
  * Header only, and needs no libc; with one (`libc = true` in plugin.toml) memory comes from its malloc. The functions
  * of <math.h> are there without one, as __builtin_expf and so on.
  * The host has checked every input against the signed manifest: data type, rank, fixed axes, size, alignment.
- * An instance serves one request and is then dropped, so nothing is freed by hand.
+ * An instance serves one request, or one stream, and is then dropped, so nothing is freed by hand.
  */
 #ifndef SANDSEAL_H
 #define SANDSEAL_H
@@ -160,7 +160,9 @@ SANDSEAL_EXPORT("sandseal_alloc") SANDSEAL_SHARED void *sandseal_alloc(uint32_t 
     return (void *)(uintptr_t)start;
 }
 
-SANDSEAL_EXPORT("sandseal_reset") SANDSEAL_SHARED void sandseal_reset(void) { sandseal_top = 0; }
+SANDSEAL_SHARED uint32_t sandseal_floor; /* where sandseal_reset leaves it */
+
+SANDSEAL_EXPORT("sandseal_reset") SANDSEAL_SHARED void sandseal_reset(void) { sandseal_top = sandseal_floor; }
 
 #endif
 
@@ -173,6 +175,23 @@ static inline void *sandseal_need(uint64_t size) {
     if (!block) sandseal_out_of_memory();
     return block;
 }
+
+/* `size` bytes that stay for a stream's calls: ask in the first one, since the call's own block stays with them. */
+static inline void *sandseal_keep(uint64_t size) {
+#ifdef __wasi__
+    void *block = size <= UINT32_MAX ? malloc((size_t)size) : NULL;
+    if (!block) sandseal_out_of_memory();
+    return block;
+#else
+    void *block = sandseal_need(size);
+    sandseal_floor = sandseal_top;
+    return block;
+#endif
+}
+
+/* Whether a call is its stream's first, or last. */
+static inline int sandseal_is_first(const struct sandseal_call *call) { return (call->flags & 1) != 0; }
+static inline int sandseal_is_last(const struct sandseal_call *call) { return (call->flags & 2) != 0; }
 
 /* ---- Tensors ---------------------------------------------------------------------------------------------------- */
 

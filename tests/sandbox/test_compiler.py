@@ -57,6 +57,7 @@ def test_a_changed_entry_is_compiled_again(cache: CodeCache, compiling: SandboxE
     assert cache.statistics().rejected_total == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "value", "why"),
     [

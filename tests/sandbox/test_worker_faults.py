@@ -116,7 +116,7 @@ def test_a_hung_worker_is_ended_and_only_its_call_fails(engine: SandboxEngine) -
 
 
 LIES = {
-    "noise": "self._channel.send(bytes(range(6, 100)))",
+    "noise": "self._channel.send(bytes(range(worker.Kind.ANSWER, 100)))",
     "another number": "self._channel.send(worker.pack_answer(worker.Answer(order.number + 1)))",
     "the answer twice": "lie(self, order, [worker.Described(4, (1,))] ), lie(self, order, [worker.Described(4, (1,))])",
     "a flood": "[self._channel.send(worker.pack_log(order.plugin, 1, 'x')) for _ in range(100_000)]",

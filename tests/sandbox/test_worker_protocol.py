@@ -38,7 +38,7 @@ shapes = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=8).map(tuple)
 described = st.builds(Described, st.integers(0, 2**64 - 1), shapes)
 orders = st.builds(
     Order, st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), st.booleans(),
-    st.integers(0, 2**32 - 1), st.lists(described, max_size=4),
+    st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 3), st.lists(described, max_size=4),
 )  # fmt: skip
 
 

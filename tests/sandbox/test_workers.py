@@ -204,6 +204,7 @@ def test_lines_reach_the_log_with_their_plugin(engine: SandboxEngine) -> None:
         loud.close()
 
 
+@pytest.mark.slow
 def test_the_most_urgent_is_handed_over_first(lone: WorkerHost) -> None:
     stage, held = stuck(lone)
     order: list[float] = []

@@ -5,12 +5,16 @@ compiler    Compiler: modules compiled in a limited child; code_cache: what it c
 plugin      Plugin: a compiled stage, called from any thread, a fresh instance per call
 pool        StagePool: its calls in order of urgency over threads
 workers/    Workers: the same in processes that all plugins share
+stream      PluginStream: an instance that lives as long as a stream; workers/stream has the workers' own
+text/       TextWorker: a publisher's tokenizer and chat template, in a process of the model's own
+children    how processes of this room are started and ended
 instance    one guest that follows ABI v1
 store       one wasmtime store; the only place where guest code runs
 program     what instances share; module, imports: what a module may export and import
+logits      what logits stages get besides their inputs
 abi         ABI v1 in bytes (sdk/abi/abi-v1.md); memory: the guest's memory as the host reads it
 snapshot    what `_initialize` leaves behind, for builds
-deadline, ticker, guest, traps, log, text, statistics, config
+deadline, ticker, guest, traps, log, printable, statistics, config
 raw         wasmtime's C API by ctypes
 """
 

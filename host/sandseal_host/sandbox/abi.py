@@ -25,6 +25,8 @@ _REFUSAL = struct.Struct("<2I")
 _REFUSAL_AT = 32  # sandseal_call.error
 _FREE = -1
 
+FIRST, LAST = 1, 2  # flags of a stream's calls
+
 Allocate = Callable[[Any, np.dtype[Any]], NDArray[Any]]
 """Makes an array of a shape and a data type, for an output to be copied to."""
 
@@ -90,18 +92,19 @@ class StageForm:
             at += _align(tensor.nbytes)
         return Layout(inputs, parameters, data_at, at), free
 
-    def write(self, memory: GuestMemory, block: int, layout: Layout) -> None:
-        """Write a call into the guest's block, whose room has been checked."""
-        memory.write(block, b"".join(self._head(block, layout)))
+    def write(self, memory: GuestMemory, block: int, layout: Layout, flags: int = 0) -> None:
+        """Write a call, with its flags, into the guest's block, whose room has been checked."""
+        memory.write(block, b"".join(self._head(block, layout, flags)))
         for tensor, at in zip(layout.inputs, layout.data_at, strict=True):
             data = np.ascontiguousarray(tensor.data)
             raw.copy(memory.base + block + at, address_of_array(data), data.nbytes)
 
-    def _head(self, block: int, layout: Layout) -> Iterable[bytes]:
+    def _head(self, block: int, layout: Layout, flags: int) -> Iterable[bytes]:
         spec, parameters = self.spec, layout.parameters
         yield CALL.pack(
             len(spec.inputs), block + CALL.size, len(spec.outputs), block + self._outputs_at,
-            block + self._params_at, len(parameters), block + self._config_at, len(spec.config), *(0,) * 8,
+            block + self._params_at, len(parameters), block + self._config_at, len(spec.config),
+            0, 0, flags, *(0,) * 5,
         )  # fmt: skip
         for its, tensor, at in zip(self._inputs, layout.inputs, layout.data_at, strict=True):
             axes = tensor.shape + its.axes[its.rank :]

@@ -17,7 +17,7 @@ from typing import IO
 
 from sandseal_host.errors import PluginInvalid, SettingsInvalid
 from sandseal_host.sandbox.code_cache import CodeCache
-from sandseal_host.sandbox.text import printable
+from sandseal_host.sandbox.printable import printable
 
 _COMMAND = (sys.executable, "-P", "-B", "-m", "sandseal_host.sandbox.compiler_child")
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE")

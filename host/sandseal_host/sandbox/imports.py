@@ -20,7 +20,7 @@ from sandseal_host.sandbox.guest import Guest, GuestFault, here
 from sandseal_host.sandbox.log import MAX_LINE
 from sandseal_host.sandbox.memory import OutOfBounds
 from sandseal_host.sandbox.module import ModuleOutline
-from sandseal_host.sandbox.text import printable
+from sandseal_host.sandbox.printable import printable
 from sandseal_host.sandbox.traps import take_error
 from sandseal_signing.manifest import StageSpec
 

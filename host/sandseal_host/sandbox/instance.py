@@ -10,10 +10,10 @@ import numpy as np
 from sandseal_host.errors import InputRefused, NotReady, PluginBadOutput, PluginTrapped
 from sandseal_host.sandbox.abi import ALIGNMENT, Allocate, read_refusal
 from sandseal_host.sandbox.guest import Cancelled
+from sandseal_host.sandbox.printable import printable
 from sandseal_host.sandbox.program import ABI, ALLOC, INITIALIZE, RESET, Program, no_room
 from sandseal_host.sandbox.statistics import InstanceUsage
 from sandseal_host.sandbox.store import GuestStore
-from sandseal_host.sandbox.text import printable
 from sandseal_host.tensors import Tensor
 
 MAX_REFUSAL = 4096  # bytes of a refusal's text that the client gets
@@ -62,7 +62,7 @@ class Instance:
                 guest.end()
 
     def call(
-        self, inputs: Sequence[Tensor], parameters: bytes = b"{}", allocate: Allocate = np.empty
+        self, inputs: Sequence[Tensor], parameters: bytes = b"{}", allocate: Allocate = np.empty, *, flags: int = 0
     ) -> tuple[Tensor, ...]:
         """Run the stage.
 
@@ -70,6 +70,7 @@ class Instance:
             inputs: in the order of the stage's spec.
             parameters: the request's parameters, UTF-8 JSON.
             allocate: what makes the outputs' arrays.
+            flags: of a stream's calls `FIRST` and `LAST` of `abi`.
 
         Returns:
             The outputs in the order of the spec; nothing of them is the guest's memory.
@@ -83,7 +84,7 @@ class Instance:
         with self._lock:
             guest = self._begin()
             try:
-                outputs = self._call(guest, inputs, parameters, allocate)
+                outputs = self._call(guest, inputs, parameters, allocate, flags)
             except BaseException as error:
                 self._end(guest, error)
                 raise
@@ -139,7 +140,7 @@ class Instance:
             self._drop()
 
     def _call(
-        self, guest: GuestStore, inputs: Sequence[Tensor], parameters: bytes, allocate: Allocate
+        self, guest: GuestStore, inputs: Sequence[Tensor], parameters: bytes, allocate: Allocate, flags: int
     ) -> tuple[Tensor, ...]:
         form = self._program.form
         layout, free = form.lay_out(inputs, parameters)
@@ -147,7 +148,7 @@ class Instance:
             guest.run(RESET)
         self._fresh = False
         block = self._allocate(guest, layout.size)
-        form.write(guest.memory(), block, layout)
+        form.write(guest.memory(), block, layout, flags)
         self._program.tally.copy(inward=sum(tensor.nbytes for tensor in inputs))
         try:
             status = guest.run(form.spec.function, block)

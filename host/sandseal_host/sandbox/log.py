@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from sandseal_host.sandbox.text import printable
+from sandseal_host.sandbox.printable import printable
 
 MAX_LINE = 1024  # bytes of one line that are kept
 BURST, PER_SECOND = 64, 16  # lines

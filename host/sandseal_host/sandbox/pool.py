@@ -6,22 +6,28 @@ import heapq
 import itertools
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from sandseal_host.errors import DeadlineExpired, QueueFull, ShuttingDown
+from sandseal_host.sandbox.guest import Cancelled
 from sandseal_host.sandbox.plugin import Plugin
 from sandseal_host.sandbox.statistics import PluginStatistics, PoolStatistics
+from sandseal_host.sandbox.stream import PluginStream
 from sandseal_host.tensors import Tensor
 
 _LONGEST_TIMER = 1e6  # seconds; event loops do not take infinity
+
+Work = Callable[[Cancelled], tuple[Tensor, ...]]
+"""A call, which may ask whether its caller has left."""
 
 
 @dataclass(order=True, slots=True)
 class _Job:
     urgency: float
     number: int
-    inputs: tuple[Tensor, ...] = field(compare=False)
-    parameters: bytes = field(compare=False)
+    work: Work = field(compare=False)
     deadline: float = field(compare=False)
     loop: asyncio.AbstractEventLoop = field(compare=False)
     answer: "asyncio.Future[tuple[Tensor, ...]]" = field(compare=False)
@@ -82,8 +88,16 @@ class StagePool:
             InputRefused: the plugin refuses the input.
             PluginError: it trapped, ran too long, or returned nonsense.
         """
+        return await self.run(partial(self._plugin.call, inputs, parameters), urgency, deadline)
+
+    def stream(self, parameters: bytes, urgency: float) -> PluginStream:
+        """An instance for one stream, whose calls wait in the same queue; see `PluginStream`."""
+        return PluginStream(self._plugin.instance, self.run, parameters, urgency)
+
+    async def run(self, work: Work, urgency: float, deadline: float) -> tuple[Tensor, ...]:
+        """Let a thread do work in its turn; arguments and errors as those of `apply`."""
         loop = asyncio.get_running_loop()
-        job = _Job(urgency, next(self._numbers), inputs, parameters, deadline, loop, loop.create_future())
+        job = _Job(urgency, next(self._numbers), work, deadline, loop, loop.create_future())
         self._add(job)
         wait = min(max(deadline - time.monotonic(), 0.0), _LONGEST_TIMER)
         timer = loop.call_later(wait, self._expire, job)
@@ -169,7 +183,7 @@ class StagePool:
         try:
             if time.monotonic() >= job.deadline:
                 raise self._late()
-            return self._plugin.call(job.inputs, job.parameters, job.left.is_set), None
+            return job.work(job.left.is_set), None
         except BaseException as error:
             return None, error
         finally:

@@ -11,6 +11,7 @@ from sandseal_host.sandbox.abi import StageForm
 from sandseal_host.sandbox.compiler import does_not_compile
 from sandseal_host.sandbox.imports import define_imports
 from sandseal_host.sandbox.log import GuestLog
+from sandseal_host.sandbox.logits import VOCABULARY
 from sandseal_host.sandbox.module import PAGE, ModuleOutline, read_outline
 from sandseal_host.sandbox.statistics import Tally
 from sandseal_host.sandbox.ticker import Ticker
@@ -35,7 +36,7 @@ class Program:
         owners: what keeps these addresses valid.
         log: where the guest's lines go.
         tally: counts of its calls.
-        assets: the signed files that the stage lists.
+        assets: the signed files that the stage lists, and a logits stage's vocabulary.
         initializes: it exports `_initialize`.
         resets: it exports `sandseal_reset`.
         fuel: instructions are counted.
@@ -113,8 +114,6 @@ def link(
 
 
 def _check_outline(outline: ModuleOutline, spec: StageSpec, label: str) -> None:
-    if spec.mode != "request":
-        raise PluginInvalid(f"plugin {label!r}: stages with mode {spec.mode!r} are not served yet", plugin=label)
     if outline.starts:
         raise PluginInvalid(
             f"plugin {label!r} has a start section, which would run code before any limit of a call",
@@ -123,7 +122,7 @@ def _check_outline(outline: ModuleOutline, spec: StageSpec, label: str) -> None:
         )
     if spec.function in _REQUIRED or spec.function in _OPTIONAL:
         raise PluginInvalid(f"plugin {label!r}: {spec.function!r} cannot be a stage's function", plugin=label)
-    required = {**_REQUIRED, spec.function: _STAGE}
+    required = {**_REQUIRED, spec.function: _STAGE} | ({RESET: _OPTIONAL[RESET]} if spec.mode == "stream" else {})
     wanted = required | {name: kind for name, kind in _OPTIONAL.items() if name in outline.exports}
     for name, kind in wanted.items():
         found = outline.exports.get(name)
@@ -157,4 +156,4 @@ def _granted(assets: Mapping[str, bytes], spec: StageSpec, label: str) -> Mappin
     missing = [name for name in spec.assets if name not in assets]
     if missing:
         raise PluginInvalid(f"plugin {label!r} lists the asset {missing[0]!r}, which is not there", plugin=label)
-    return {name: assets[name] for name in spec.assets}
+    return {name: assets[name] for name in (*spec.assets, VOCABULARY) if name in assets}

@@ -16,8 +16,8 @@ from wasmtime import _ffi as ffi
 from sandseal_host.errors import PluginInvalid, PluginOutOfMemory, PluginTrapped
 from sandseal_host.sandbox.config import MAX_TABLE_ELEMENTS, MAX_TABLES, new_engine
 from sandseal_host.sandbox.module import read_outline
+from sandseal_host.sandbox.printable import printable
 from sandseal_host.sandbox.program import INITIALIZE, MEMORY
-from sandseal_host.sandbox.text import printable
 
 MAX_FUEL = 20_000_000_000  # instructions: some ten seconds
 _UNLIMITED = 1 << 40  # epoch ticks; nothing advances the epoch here

@@ -11,7 +11,7 @@ from wasmtime import Trap, TrapCode, WasmtimeError
 from wasmtime import _ffi as ffi
 
 from sandseal_host.errors import PluginOutOfMemory, PluginTimeout, PluginTrapped
-from sandseal_host.sandbox.text import printable
+from sandseal_host.sandbox.printable import printable
 
 _MAX_FRAMES, _MAX_NAME = 16, 200
 # A frame of a message: its number, and its lines up to the next one.

@@ -121,6 +121,19 @@ def _checked(tensor: Tensor) -> Tensor:
 
 
 @dataclass(eq=False, slots=True)
+class Stay:
+    """Where a stream's instance lives.
+
+    Args:
+        number: tells streams apart.
+        worker: the process; None before its first call.
+    """
+
+    number: int
+    worker: "WorkerProcess | None" = None
+
+
+@dataclass(eq=False, slots=True)
 class Call:
     """One call, from the queue to its answer.
 
@@ -134,6 +147,8 @@ class Call:
         deadline: on the monotonic clock; it is not handed over after that.
         answer: what the caller waits for.
         trial: only see that the plugin can be used.
+        stay: of the stream that it is a call of; None for a call of its own.
+        flags: as `Instance.call` takes them.
         slot, worker: where its data lies while it is handed over.
         losses: workers that ended under it.
         timer: refuses it at its deadline.
@@ -149,6 +164,8 @@ class Call:
     deadline: float
     answer: "asyncio.Future[tuple[Tensor, ...]]"
     trial: bool = False
+    stay: Stay | None = None
+    flags: int = 0
     slot: int = -1
     worker: "WorkerProcess | None" = None
     losses: int = 0
@@ -160,7 +177,10 @@ class Call:
     def order(self) -> Order:
         """What the worker is told."""
         inputs = [Described(tensor.nbytes, tensor.shape) for tensor in self.inputs]
-        return Order(self.number, self.stage.number, self.slot, self.trial, len(self.parameters), inputs)
+        stream = self.stay.number if self.stay else 0
+        return Order(
+            self.number, self.stage.number, self.slot, self.trial, len(self.parameters), stream, self.flags, inputs
+        )
 
     def settle(self, outcome: tuple[Tensor, ...] | Exception) -> None:
         """Answer the caller, if it still waits."""

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
-from sandseal_host.errors import PluginLost, PluginTimeout
-from sandseal_host.sandbox.workers.call import Call, Stage
+from sandseal_host.errors import PluginLost, PluginTimeout, QueueFull
+from sandseal_host.sandbox.workers.call import Call, Stage, Stay
 from sandseal_host.sandbox.workers.process import WorkerProcess
 from sandseal_host.sandbox.workers.protocol import (
+    MAX_STREAMS,
     Answer,
     BrokenMessage,
     Kind,
@@ -78,6 +79,9 @@ class Dispatcher:
 
     def dispatch(self) -> None:
         """Hand over what there is room for."""
+        for ready in self.ready.copy():
+            while ready.waiting and ready.free:
+                self._hand_over(ready, ready.waiting.popleft())
         handed: dict[WorkerProcess, list[Call]] = {}
         while len(self._queue) and (worker := self._least_busy()):
             call = self._queue.pop()
@@ -85,6 +89,27 @@ class Dispatcher:
                 handed.setdefault(worker, []).append(call)
         for worker, calls in handed.items():
             self._hand(worker, calls)
+
+    def seat(self, stay: Stay, stage: Stage) -> None:
+        """Choose the worker of a stream, the one with the fewest.
+
+        Raises:
+            QueueFull: there is none that could take one more.
+        """
+        worker = min(self.ready, key=attrgetter("streams"), default=None)
+        if worker is None or worker.streams >= MAX_STREAMS:
+            raise QueueFull(f"no sandbox worker has room for a stream of plugin {stage.label!r}", plugin=stage.label)
+        worker.streams += 1
+        stay.worker = worker
+
+    def send(self, call: Call, worker: WorkerProcess) -> None:
+        """Hand a call to the worker that its stream's instance lives in, as soon as that has a slot."""
+        if worker.lost.done():
+            self._try_again(call)
+        elif worker.free:
+            self._hand_over(worker, call)
+        else:
+            worker.waiting.append(call)
 
     def load(self, worker: WorkerProcess, stage: Stage) -> None:
         """Give a worker a plugin."""
@@ -95,7 +120,8 @@ class Dispatcher:
     def abandon(self, call: Call) -> None:
         """Let a call go whose caller has left: it is not handed over, or its worker ends it."""
         if call.worker is None:
-            self._queue.cancel(call)
+            if call.stay is None:
+                self._queue.cancel(call)
         elif not call.worker.lost.done():
             call.worker.region.cancel(call.slot)
 
@@ -113,6 +139,10 @@ class Dispatcher:
         roomy = [(worker.busy_s(now), worker) for worker in self.ready if worker.free]
         busy_s, worker = min(roomy, key=itemgetter(0), default=(AHEAD_S, None))
         return worker if busy_s < AHEAD_S else None
+
+    def _hand_over(self, worker: WorkerProcess, call: Call) -> None:
+        if not call.answer.done() and self._write(worker, call):
+            self._hand(worker, [call])
 
     def _write(self, worker: WorkerProcess, call: Call) -> bool:
         """Put a call's data where the worker finds it; whether that is done, or goes on."""
@@ -266,17 +296,23 @@ class Dispatcher:
             if turn == 0:
                 _count_loss(call)
             self._try_again(call)
+        for call in worker.waiting:
+            self._try_again(call)
         worker.handed.clear()
+        worker.waiting.clear()
 
     def _try_again(self, call: Call) -> None:
         call.slot, call.worker = -1, None
         if call.answer.done():
             return
-        if call.losses <= RETRIES:
+        label = call.stage.label
+        if call.stay is not None:
+            error = PluginLost(f"plugin {label!r} was lost with the worker process of its stream", plugin=label)
+        elif call.losses <= RETRIES:
             self._queue.add(call)
             return
-        label = call.stage.label
-        error = PluginLost(f"plugin {label!r} was lost with its worker process {call.losses} times", plugin=label)
+        else:
+            error = PluginLost(f"plugin {label!r} was lost with its worker process {call.losses} times", plugin=label)
         call.stage.tally.add(error, cpu_s=0.0, wall_s=0.0, memory_bytes=0)
         call.settle(error)
 

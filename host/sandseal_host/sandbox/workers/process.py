@@ -2,29 +2,21 @@
 
 import asyncio
 import os
-import signal
 import socket
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from typing import IO, cast
 
-from sandseal_host.sandbox.text import printable
+from sandseal_host.sandbox.children import bury_child, kill_child, start_child
 from sandseal_host.sandbox.workers.call import Call
-from sandseal_host.sandbox.workers.protocol import MAX_MESSAGE, Answer, Kind, pack_number
+from sandseal_host.sandbox.workers.protocol import MAX_MESSAGE, Answer, Kind, pack_end, pack_number
 from sandseal_host.sandbox.workers.region import Region, offsets
 
 COMMAND = (sys.executable, "-P", "-B", "-m", "sandseal_host.sandbox.workers.worker")
-# What a Python needs to be found and to be the same one; nothing else is handed on.
-_ENVIRONMENT = ("LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "HOME")
-# Left alone, NumPy would start a thread per core, whose stacks count as memory.
-_LIBRARIES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 SLOTS = 8
 _MESSAGES = 64  # read in one turn of the loop
-_NOISE = 1000  # bytes
 
 
 class WorkerProcess:
@@ -46,6 +38,8 @@ class WorkerProcess:
         self.writing: list[Call] = []  # calls whose data it does not have in full
         self.free = list(range(SLOTS))
         self.known: set[int] = set()
+        self.streams = 0  # whose instances it has
+        self.waiting: deque[Call] = deque()  # calls of these, without a slot
         self.since = self.allowance_s = 0.0  # when the first call's time began, and what it gets beyond its limit
         self.lines = 0  # logged since somebody looked
         self.lost: asyncio.Future[str]
@@ -59,7 +53,7 @@ class WorkerProcess:
                 undo.callback(self._channel.close)
                 with theirs:
                     arguments = map(str, (file, SLOTS, slot_size, memory, int(pooling)))
-                    self._process = _start((*command, *arguments), theirs, file)
+                    self._process = start_child((*command, *arguments), theirs, (file,))
             undo.pop_all()
         self._channel.setblocking(False)
         self._inbox = bytearray(MAX_MESSAGE)
@@ -106,6 +100,12 @@ class WorkerProcess:
             with suppress(OSError):  # then it is gone, or will be
                 self._channel.send(pack_number(Kind.DROP, number))
 
+    def end(self, stream: int) -> None:
+        """Let a stream's instance go."""
+        self.streams -= 1
+        with suppress(OSError):  # then it is gone, or will be
+            self._channel.send(pack_end(stream))
+
     def order(self, orders: Sequence[bytes]) -> None:
         """Hand calls over, in one message where they fit into one.
 
@@ -133,29 +133,11 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End it at once."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_child(self._process)
 
     def bury(self) -> str:
         """End it, wait until it has ended, let go of everything, and say how it ended; blocks."""
-        self.kill()
-        status = self._process.wait()
-        noise = cast(IO[bytes], self._process.stderr)
-        os.set_blocking(noise.fileno(), False)
-        said = printable(b" ".join((noise.read() or b"").split())[-_NOISE:], _NOISE)
-        noise.close()
+        how = bury_child(self._process)
         self._channel.close()
         self.region.close()
-        return f"status {status}" + (f": {said}" if said else "")
-
-
-def _start(command: Sequence[str], channel: socket.socket, region: int) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        command,
-        stdin=channel.fileno(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _LIBRARIES,
-        pass_fds=(region,),
-        start_new_session=True,  # no terminal, and a process group to end as a whole
-    )
+        return how

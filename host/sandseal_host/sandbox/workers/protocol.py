@@ -13,18 +13,20 @@ from typing import NamedTuple
 
 from sandseal_host.error_members import error_members, rebuilt_error
 from sandseal_host.errors import ClientGone, InputRefused, PluginError, QueueFull, RequestInvalid
-from sandseal_host.sandbox.text import printable
+from sandseal_host.sandbox.printable import printable
 from sandseal_signing.errors import JsonInvalid, SandsealError
 from sandseal_signing.schema import Node, parse_json
 
 MAX_MESSAGE = 64 << 10  # bytes
 MAX_TENSORS = 512  # in or out; their descriptions fit into a message
+MAX_STREAMS = 64  # whose instances a worker has at once
 _MAX_TEXT = 8_192  # characters of an error's message or hint
 # What a worker may answer a call with; another error would be one that no call can have.
 _ERRORS = (PluginError, InputRefused, RequestInvalid, QueueFull, ClientGone)
 
 _NUMBER = struct.Struct("<I")
-_ORDER = struct.Struct("<QIHBI")
+_STREAM = struct.Struct("<Q")
+_ORDER = struct.Struct("<QIHBIQB")
 _ANSWER = struct.Struct("<QQQQIB")
 _COUNT = struct.Struct("<H")
 _TENSOR = struct.Struct("<QB")
@@ -32,14 +34,15 @@ _LOG = struct.Struct("<IB")
 
 
 class Kind(IntEnum):
-    """Kinds of messages: the first three come from the host."""
+    """Kinds of messages: the first four come from the host."""
 
     LOAD = 1  # a plugin's number; the plugin itself is in a sealed file that comes along
     DROP = 2  # a plugin's number
     ORDERS = 3
-    READY = 4  # what the system could not take away from the worker, as JSON
-    LOG = 5
-    ANSWER = 6
+    END = 4  # a stream's number: its instance is not needed any more
+    READY = 5  # what the system could not take away from the worker, as JSON
+    LOG = 6
+    ANSWER = 7
 
 
 class BrokenMessage(Exception):
@@ -62,6 +65,8 @@ class Order(NamedTuple):
         slot: where its data lies.
         trial: only see that the plugin can be used; nothing is called.
         parameters: their length in bytes.
+        stream: number of the stream whose instance is called, at its first call a fresh one; 0 for one of its own.
+        flags: as `Instance.call` takes them.
         inputs: in the order of the spec.
     """
 
@@ -70,6 +75,8 @@ class Order(NamedTuple):
     slot: int
     trial: bool
     parameters: int
+    stream: int
+    flags: int
     inputs: Sequence[Described]
 
 
@@ -107,17 +114,28 @@ def read_number(body: bytes | memoryview) -> int:
 
 def pack_order(order: Order) -> bytes:
     """An order; several follow each other in one message."""
-    head = _ORDER.pack(order.number, order.plugin, order.slot, order.trial, order.parameters)
-    return head + _pack_tensors(order.inputs)
+    *head, inputs = order
+    return _ORDER.pack(*head) + _pack_tensors(inputs)
 
 
 def read_orders(body: bytes | memoryview) -> Iterable[Order]:
     """The orders in a message's body."""
     at = 0
     while at < len(body):
-        number, plugin, slot, trial, parameters = _ORDER.unpack_from(body, at)
+        number, plugin, slot, trial, parameters, stream, flags = _ORDER.unpack_from(body, at)
         inputs, at = _read_tensors(body, at + _ORDER.size)
-        yield Order(number, plugin, slot, bool(trial), parameters, inputs)
+        yield Order(number, plugin, slot, bool(trial), parameters, stream, flags, inputs)
+
+
+def pack_end(stream: int) -> bytes:
+    """A message that ends a stream."""
+    return bytes([Kind.END]) + _STREAM.pack(stream)
+
+
+def read_end(body: bytes | memoryview) -> int:
+    """The stream's number in such a message."""
+    (stream,) = _STREAM.unpack_from(body)
+    return int(stream)
 
 
 def pack_answer(answer: Answer) -> bytes:
@@ -148,7 +166,9 @@ def read_answer(body: bytes) -> Answer:
         raise BrokenMessage(str(error)) from error
     if end != len(rest):
         raise BrokenMessage("an answer has a wrong length")
-    return Answer(number, wall / 1e9, cpu / 1e9, memory, dropped, outputs, _read_error(rest) if failed else None)
+    return Answer(
+        number, wall / 1e9, cpu / 1e9, memory, dropped, outputs, read_error(rest, _ERRORS) if failed else None
+    )
 
 
 def pack_log(plugin: int, level: int, line: str) -> bytes:
@@ -204,7 +224,15 @@ def _read_tensors(body: bytes | memoryview, at: int) -> tuple[Sequence[Described
     return tensors, at
 
 
-def _read_error(body: bytes) -> SandsealError:
+def read_error(body: bytes, allowed: tuple[type[SandsealError], ...]) -> SandsealError:
+    """An error as a process of ours wrote it, whatever has become of that process.
+
+    Args:
+        allowed: what it may be.
+
+    Raises:
+        BrokenMessage: it is none of these.
+    """
     try:
         node = Node(parse_json(body, "what a worker answers"), "", JsonInvalid)
         data = node.take("data")
@@ -217,7 +245,7 @@ def _read_error(body: bytes) -> SandsealError:
         )
     except (SandsealError, ValueError) as malformed:
         raise BrokenMessage("an answer's error is malformed") from malformed
-    if not isinstance(error, _ERRORS):
+    if not isinstance(error, allowed):
         raise BrokenMessage("a call cannot fail like this")
     return error
 

@@ -2,6 +2,7 @@
 
 from sandseal_host.sandbox.statistics import PluginStatistics
 from sandseal_host.sandbox.workers.plugin import WorkerPlugin
+from sandseal_host.sandbox.workers.stream import WorkerStream
 from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.tensors import Tensor
 
@@ -42,6 +43,10 @@ class WorkerStage:
             PluginError: it trapped, ran too long, returned nonsense, or was lost with its worker again and again.
         """
         return await self._workers.run(self._stage, inputs, parameters, urgency, deadline)
+
+    def stream(self, parameters: bytes, urgency: float) -> WorkerStream:
+        """An instance for one stream, in one of the workers; see `WorkerStream`."""
+        return WorkerStream(self._workers, self._stage, parameters, urgency)
 
     def plugin_statistics(self) -> PluginStatistics:
         """Counts since it was made."""

@@ -9,18 +9,21 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sandseal_host.confinement import confine
-from sandseal_host.errors import ClientGone
+from sandseal_host.errors import ClientGone, InputRefused
+from sandseal_host.sandbox.abi import LAST
 from sandseal_host.sandbox.engine import SandboxEngine
+from sandseal_host.sandbox.instance import Instance
 from sandseal_host.sandbox.plugin import Plugin
 from sandseal_host.sandbox.statistics import InstanceUsage
 from sandseal_host.sandbox.workers.plugin import WorkerPlugin
 from sandseal_host.sandbox.workers.protocol import (
     MAX_MESSAGE,
+    MAX_STREAMS,
     Answer,
     Described,
     Kind,
@@ -28,6 +31,7 @@ from sandseal_host.sandbox.workers.protocol import (
     pack_answer,
     pack_log,
     pack_ready,
+    read_end,
     read_number,
     read_orders,
 )
@@ -36,7 +40,7 @@ from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.errors import SandsealError
 from sandseal_signing.manifest import DataType
 
-_INSTANCES = 2  # one runs; one to spare
+_INSTANCES = MAX_STREAMS + 2  # those of streams; one that runs, and one to spare
 _STDLIB = str(Path(os.__file__).parent)  # which imports parts of itself, such as encodings, when they are needed
 _LEVEL_STEP = 10  # between the standard library's levels of logging; the ABI counts in ones
 
@@ -70,7 +74,9 @@ class Worker:
         self._channel, self._region = channel, region
         self._engine = SandboxEngine(log=self._log, pooling=pooling, instances=_INSTANCES)
         self._plugins: dict[int, Plugin | SandsealError] = {}
+        self._streams: dict[int, Instance] = {}
         self._running = 0  # number of the plugin that runs, or ran last
+        self._slot = 0  # of the call that runs
 
     def serve(self, missing: Sequence[str]) -> None:
         """Do what the host says until it leaves.
@@ -89,6 +95,8 @@ class Worker:
                     self._channel.send(pack_answer(self._answer(order)))
             elif kind == Kind.LOAD:
                 self._load(read_number(body), WorkerPlugin.open(files[0]))
+            elif kind == Kind.END:
+                self._end(read_end(body))
             else:
                 self._plugins.pop(read_number(body), None)
 
@@ -114,21 +122,48 @@ class Worker:
         return Answer(order.number, wall_s, usage.cpu_s, usage.memory_bytes, dropped, outputs, error)
 
     def _run(self, plugin: Plugin, order: Order) -> Ran:
-        slot, usage = order.slot, InstanceUsage(0, 0, 0.0)
-        if self._region.cancelled(slot):
+        self._slot, slot, usage = order.slot, order.slot, InstanceUsage(0, 0, 0.0)
+        if self._cancelled():
             return usage, (), ClientGone("nobody waits for this call any more")
         layout = SlotLayout.of([size for size, _ in order.inputs], order.parameters)
         inputs, parameters = self._inputs(plugin, order, layout)
         room = self._region.room(slot, layout.outputs_at)
         try:
-            with plugin.instance(partial(self._region.cancelled, slot)) as instance:
+            with self._instance(plugin, order) as instance:
                 try:
-                    outputs = instance.call(inputs, parameters, room)
+                    outputs = instance.call(inputs, parameters, room, flags=order.flags)
                 finally:
                     usage = instance.usage()
         except SandsealError as error:
             return usage, (), error
         return usage, [Described(output.nbytes, output.shape) for output in outputs], None
+
+    @contextmanager
+    def _instance(self, plugin: Plugin, order: Order) -> Iterator[Instance]:
+        """The instance that an order is for; a stream's stays for its next call, if this one goes well."""
+        if not order.stream:
+            with plugin.instance(self._cancelled) as instance:
+                yield instance
+            return
+        instance = self._streams.get(order.stream) or plugin.instance(self._cancelled)
+        self._streams[order.stream] = instance
+        over = True
+        try:
+            yield instance
+            over = bool(order.flags & LAST)
+        except InputRefused:
+            over = False
+            raise
+        finally:
+            if over:
+                self._end(order.stream)
+
+    def _end(self, stream: int) -> None:
+        if (instance := self._streams.pop(stream, None)) is not None:
+            instance.close()
+
+    def _cancelled(self) -> bool:
+        return self._region.cancelled(self._slot)
 
     def _inputs(self, plugin: Plugin, order: Order, layout: SlotLayout) -> tuple[Sequence[Tensor], bytes]:
         region, slot, tensors = self._region, order.slot, []

@@ -19,7 +19,7 @@ from sandseal_host.sandbox.config import can_pool
 from sandseal_host.sandbox.log import GuestLog, LogSink, to_logger
 from sandseal_host.sandbox.program import ALLOC
 from sandseal_host.sandbox.statistics import WorkerStatistics
-from sandseal_host.sandbox.workers.call import Call, Stage
+from sandseal_host.sandbox.workers.call import Call, Stage, Stay
 from sandseal_host.sandbox.workers.dispatch import Dispatcher
 from sandseal_host.sandbox.workers.keeper import WorkerKeeper
 from sandseal_host.sandbox.workers.plugin import WorkerPlugin
@@ -137,6 +137,23 @@ class Workers:
             )
         )  # fmt: skip
 
+    async def run_stream(
+        self, stage: Stage, stay: Stay, inputs: tuple[Tensor, ...], parameters: bytes, urgency: float, flags: int
+    ) -> tuple[Tensor, ...]:
+        """Call a stream's instance; see `WorkerStream.call`."""
+        if stay.worker is None:
+            self._dispatcher.seat(stay, stage)
+        return await self._answer(
+            Call(
+                urgency, next(self._numbers), stage, inputs, parameters, *stage.lay_out(inputs, parameters),
+                _NEVER, self._loop.create_future(), stay=stay, flags=flags,
+            )
+        )  # fmt: skip
+
+    def new_stay(self) -> Stay:
+        """For a new stream, which has no instance yet."""
+        return Stay(next(self._numbers))
+
     def statistics(self) -> WorkerStatistics:
         """The counts at this moment."""
         queue, dispatcher = self._queue, self._dispatcher
@@ -190,6 +207,8 @@ class Workers:
     async def _retire(self, stage: Stage) -> None:
         stage.closed = True
         self._queue.refuse(stage)
+        for call in (call for worker in self._dispatcher.ready for call in worker.waiting if call.stage is stage):
+            call.settle(ShuttingDown(f"plugin {stage.label!r} is being unloaded"))
         calls = (call for worker in self._dispatcher.ready for call in worker.handed)
         await asyncio.gather(*(call.answer for call in calls if call.stage is stage), return_exceptions=True)
         self._forget(stage)
@@ -203,8 +222,11 @@ class Workers:
     async def _answer(self, call: Call) -> tuple[Tensor, ...]:
         if self._closed or call.stage.closed:
             raise ShuttingDown(f"plugin {call.stage.label!r} is being unloaded, or the workers have been closed")
-        self._queue.admit(call)
-        self._dispatcher.dispatch()
+        if call.stay is not None and call.stay.worker is not None:
+            self._dispatcher.send(call, call.stay.worker)
+        else:
+            self._queue.admit(call)
+            self._dispatcher.dispatch()
         try:
             return await call.answer
         except asyncio.CancelledError:

@@ -1,6 +1,6 @@
 import pytest
 
-from sandseal_host.sandbox.text import printable
+from sandseal_host.sandbox.printable import printable
 
 
 @pytest.mark.parametrize(

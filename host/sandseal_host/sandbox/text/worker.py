@@ -1,0 +1,165 @@
+"""A model's tokenizer and chat template as the host uses them: in a process that may be lost at any time."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from sandseal_host.errors import ModelFailed, ModelInvalid, QueueFull, RequestInvalid, ShuttingDown
+from sandseal_host.sandbox.text.files import TextFiles
+from sandseal_host.sandbox.text.frames import Kind
+from sandseal_host.sandbox.text.process import Lost, TextLimits, TextProcess
+
+_DEFAULT = TextLimits()
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TextStatistics:
+    """One model's tokenizer since it was opened.
+
+    Args:
+        calls: that ended, however they did.
+        failed: of these, those whose process ended or was ended.
+        waiting: calls that wait now, the running one included.
+        restarts: processes that took another one's place.
+    """
+
+    calls: int
+    failed: int
+    waiting: int
+    restarts: int
+
+
+class TextWorker:
+    """Text to tokens, by a publisher's files, in a confined process; one call at a time, in order.
+
+    Made on any thread but an event loop's, since that waits until the files are read; used on event loops. A call that
+    takes too long, or too much memory, ends the process and fails alone: the next one starts another.
+
+    Args:
+        label: names the model in errors and logs.
+        files: the tokenizer and the template.
+        limits: of the process and its calls.
+
+    `tokens` has the bytes of each token by id, `special` the ids of those that are no text.
+
+    Raises:
+        ModelInvalid: a file cannot be used within the limits.
+        ModelFailed: no process can be had.
+    """
+
+    def __init__(self, label: str, files: TextFiles, limits: TextLimits = _DEFAULT) -> None:
+        self._label, self._files, self._limits = label, files, limits
+        self._guard = threading.Lock()
+        self._calls = self._failed = self._waiting = self._restarts = 0
+        self._closed = False
+        self._process: TextProcess | None = None
+        # A child dies with the thread that started it, so that is a thread which lives as long as this.
+        self._thread = ThreadPoolExecutor(1, "sandseal-text")
+        try:
+            self._process = process = self._thread.submit(TextProcess, files, limits).result()
+        except Lost as lost:
+            self._thread.shutdown()
+            raise ModelInvalid(f"the tokenizer of {label!r} {lost}", hint=lost.hint) from None
+        except BaseException:
+            self._thread.shutdown()
+            raise
+        self.tokens, self.special = process.tokens, process.special
+        if process.missing:
+            _log.warning("the tokenizer of %s runs without %s here", label, ", ".join(process.missing))
+
+    async def encode(self, text: str) -> list[int]:
+        """The tokens of a text; names of special tokens in it become these, and none is put before or behind it.
+
+        Raises:
+            InputRefused: the text holds what is no character.
+            QueueFull: as many calls wait as may.
+            ShuttingDown: this is closed.
+            ModelFailed: the tokenizer fails, or needs more than the limits.
+        """
+        return await self._ask(Kind.ENCODE, text.encode("utf-8", "surrogatepass"))
+
+    async def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
+        """The tokens of a conversation, by the publisher's template.
+
+        Args:
+            messages: as in OpenAI's API; JSON values.
+            options: further variables of the template, such as `tools`; JSON values.
+
+        Raises:
+            RequestInvalid: they are not JSON.
+            UnsupportedRequest: the model has no chat template.
+            InputRefused: the template refuses them.
+            QueueFull, ShuttingDown, ModelFailed: as `encode` raises.
+        """
+        try:
+            body = json.dumps([messages, options]).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RequestInvalid(f"the messages cannot be written as JSON: {error}") from None
+        return await self._ask(Kind.CHAT, body)
+
+    def statistics(self) -> TextStatistics:
+        """The counts at this moment."""
+        with self._guard:
+            return TextStatistics(self._calls, self._failed, self._waiting, self._restarts)
+
+    def close(self) -> None:
+        """Refuse what waits, and end the process after the running call; blocks."""
+        with self._guard:
+            self._closed = True
+        self._thread.submit(self._drop).result()
+        self._thread.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _ask(self, kind: Kind, body: bytes) -> list[int]:
+        with self._guard:
+            if self._closed:
+                raise self._closing()
+            if self._waiting >= self._limits.max_waiting:
+                raise QueueFull(f"{self._waiting} calls of the tokenizer of {self._label!r} wait already")
+            self._waiting += 1
+            call = self._thread.submit(self._call, kind, body)
+        call.add_done_callback(self._count)
+        return await asyncio.wrap_future(call)
+
+    def _call(self, kind: Kind, body: bytes) -> list[int]:
+        if self._closed:
+            raise self._closing()
+        try:
+            if self._process is None or not self._process.alive():
+                self._drop()
+                self._restarts += 1
+                self._process = TextProcess(self._files, self._limits)
+            return self._process.ask(kind, body)
+        except Lost as lost:
+            self._failed += 1
+            self._drop()
+            _log.warning("the tokenizer of %s %s", self._label, lost)
+            raise ModelFailed(f"the tokenizer of {self._label!r} {lost}", hint=lost.hint) from None
+
+    def _count(self, call: "Future[list[int]]") -> None:
+        with self._guard:
+            self._waiting -= 1
+            self._calls += not call.cancelled()
+
+    def _drop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.close()
+
+    def _closing(self) -> ShuttingDown:
+        return ShuttingDown(f"the tokenizer of {self._label!r} is being unloaded")
