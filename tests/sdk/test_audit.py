@@ -20,6 +20,7 @@ from sandseal_signing.errors import (
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.logentry import Kind, Role, Subject
 from sandseal_signing.note import VerifierKey
+from support.catalogs import open_catalog
 
 
 class Source:
@@ -49,7 +50,7 @@ def key():
 
 @pytest.fixture
 def catalog(tmp_path):
-    with Catalog(f"sqlite:///{tmp_path}/catalog.db") as catalog:
+    with open_catalog(tmp_path / "catalog.db") as catalog:
         yield catalog
 
 

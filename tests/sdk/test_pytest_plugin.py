@@ -9,6 +9,7 @@ import pytest
 from sandseal_sdk.scaffold import new_plugin
 
 pytest_plugins = ("pytester",)
+pytestmark = pytest.mark.slow
 
 # pytester gives its tests a home of their own, where zig would compile its libraries again.
 CACHE = os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(Path.home() / ".cache" / "zig"))

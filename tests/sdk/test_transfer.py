@@ -1,14 +1,16 @@
 """Pushing as an offer: what is sent, where it goes on, and when it gives up."""
 
 import io
+import json
 import threading
 
-import httpx
 import pytest
 
 from sandseal_sdk.errors import HostRefused, HostUnreachable
+from sandseal_sdk.hosts.answer import Answer
+from sandseal_sdk.hosts.patience import Patience
 from sandseal_sdk.hosts.seal_index import SealIndex
-from sandseal_sdk.hosts.transfer import OfferPush, Patience
+from sandseal_sdk.hosts.transfer import OfferPush
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import SealInvalid, Unsigned
 from sandseal_signing.keys import PrivateKey
@@ -37,7 +39,8 @@ class Host:
         self.guard = threading.Lock()
         self.lose = 0  # of how many pieces only half arrives
 
-    def send(self, method, path, *, accept=(), content=b"", headers=None, timeout=0):
+    def send(self, call, waits=None):
+        method, path, content, headers = call.method, call.path, call.content, call.headers
         with self.guard:
             self.asked.append(what := f"{method} {path.split('?')[0].rpartition('/')[2]}")
             if faults := self.faults.get(what.split()[0] if method in ("PUT", "HEAD") else what):
@@ -52,10 +55,10 @@ class Host:
         ]
         if path.endswith("/offers"):
             SealReader(io.BytesIO(content)).signatures()
-            return httpx.Response(200, json={"id": "f" * 64, "missing": missing})
+            return answer({"id": "f" * 64, "missing": missing})
         if missing:
             raise refusal(409, "offer_incomplete")
-        return httpx.Response(201, json={"state": "ready"})
+        return answer({"state": "ready"})
 
     def _put(self, path, content, headers):
         digest = path.split("/")[4].split("?")[0]
@@ -68,11 +71,15 @@ class Host:
             self.blobs[digest] += data[: len(data) // 2]
             raise HostUnreachable("gone")
         self.blobs[digest] += data
-        return httpx.Response(200, json={"offset": len(self.blobs[digest])})
+        return answer({"offset": len(self.blobs[digest])})
 
     def _head(self, path, content, headers):
         digest = path.split("/")[4].split("?")[0]
-        return httpx.Response(200, headers={"Upload-Offset": str(len(self.blobs[digest]))})
+        return Answer(200, {"upload-offset": str(len(self.blobs[digest]))}, b"")
+
+
+def answer(document):
+    return Answer(200, {}, json.dumps(document).encode())
 
 
 def refusal(status, code, retry_after=None):
@@ -139,9 +146,9 @@ def test_a_blob_found_damaged_is_sent_again(file):
     host = Host()
     readme = Digest.of(FILES["README.md"]).hex
 
-    def damage(*request, **options):
-        answer = Host.send(host, *request, **options)
-        if request[1].endswith("/finish") and readme in host.blobs and not getattr(host, "told", False):
+    def damage(call, waits=None):
+        answer = Host.send(host, call, waits)
+        if call.path.endswith("/finish") and readme in host.blobs and not getattr(host, "told", False):
             host.told = True
             host.blobs[readme] = b""
             raise refusal(400, "digest_mismatch")

@@ -15,6 +15,7 @@ _EXTRAS = {
     "sqlalchemy": "cpu", "alembic": "cpu", "uvicorn": "cpu", "onnxruntime": "cpu", "orjson": "cpu",
     "prometheus_client": "cpu", "pydantic_settings": "cpu", "structlog": "cpu", "torch": "export",
     "skl2onnx": "export", "sklearn": "export", "joblib": "export", "onnxscript": "export",
+    "gguf": "decoders", "safetensors": "decoders",
 }  # fmt: skip
 
 

@@ -5,7 +5,8 @@ SandsealError (sandseal_signing)
     ├── PluginFolderInvalid     the plugin's author: plugin.toml or the files it names
     ├── BuildError              the plugin's author: the compiler refuses the source
     ├── CaseInvalid             the plugin's author: a test case that cannot be read
-    ├── ModelUnreadable         the publisher: not an ONNX model that a manifest can describe
+    ├── ModelUnreadable         the publisher: not a model that can be read, or that a manifest can describe
+    ├── ModelUnsupported        the publisher: a kind of model that cannot be imported
     ├── ExportFailed            the publisher: a model that its exporter cannot express in ONNX
     ├── ExportDiffers           the publisher: a graph that answers something else than its source
     ├── InputInvalid            the publisher: the inputs given for an export
@@ -63,9 +64,15 @@ class CaseInvalid(SdkError):
 
 
 class ModelUnreadable(SdkError):
-    """The publisher: not an ONNX model, or not one that a manifest can describe."""
+    """The publisher: not a model that can be read, or not one that a manifest can describe."""
 
     code = "model_unreadable"
+
+
+class ModelUnsupported(SdkError):
+    """The publisher: a kind of model, of numbers or of tokenizer that cannot be imported."""
+
+    code = "model_unsupported"
 
 
 class ExportFailed(SdkError):

@@ -36,8 +36,9 @@ class Workspace:
 
 
 def name_of(model: Path) -> str:
-    """A valid model name made from a file name."""
-    name = re.sub(r"[^a-z0-9._-]+", "-", model.stem.lower()).strip("-._")
+    """A valid model name made from the name of a file or folder."""
+    stem = model.resolve().name if model.is_dir() else model.stem
+    name = re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")
     return name if is_model_name(name) else "model"
 
 

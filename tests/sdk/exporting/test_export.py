@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from sandseal_sdk.cli import build_app
 from sandseal_sdk.errors import ExportDiffers, ExportFailed, FileExists, InputInvalid
 from sandseal_sdk.exporting import export
+from sandseal_sdk.exporting.comparison import compare
 from sandseal_sdk.exporting.onnx_source import OnnxSource
 from sandseal_sdk.exporting.samples import Arrays, random_arrays, read_arrays, read_input
 from sandseal_signing.manifest import DataType, TensorSpec, parse_manifest
@@ -76,6 +77,28 @@ def test_a_graph_that_answers_something_else(graph: Path, tmp_path: Path) -> Non
         export(Lying(graph), tmp_path / "out", name="net", tolerance=1e-3)
     assert not (tmp_path / "out").exists()
     assert export(Lying(graph), tmp_path / "out", name="net", tolerance=0.1).bundle.exists()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "differ"),
+    [
+        ([1, np.nan], [1, np.nan], False),
+        ([np.inf, 1], [np.inf, 1], False),
+        ([1, 1], [1, np.nan], True),
+        ([np.nan, 1], [1, 1], True),
+        ([1, 1], [1, np.inf], True),
+        ([np.inf, 1], [-np.inf, 1], True),
+    ],
+)
+def test_what_is_no_number_is_compared_too(theirs: list[float], ours: list[float], differ: bool) -> None:
+    class Given:
+        outputs = ("y",)
+
+        def run(self, _: Arrays) -> Sequence[Any]:
+            return [np.array(ours, np.float32)]
+
+    (difference,) = compare(lambda _: [np.array(theirs, np.float32)], Given(), [{}])
+    assert (difference.excess(1e30) > 0) is differ
 
 
 def test_inputs_as_written() -> None:

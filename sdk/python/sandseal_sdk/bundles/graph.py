@@ -49,15 +49,28 @@ def summarise(path: Path) -> GraphSummary:
     inputs = [_tensor(value) for value in graph.input if value.name not in weights]
     outputs = [_tensor(value) for value in graph.output]
     batched = all(tensor["shape"] and isinstance(tensor["shape"][0], str) for tensor in (*inputs, *outputs))
-    summary: dict[str, Any] = {"domains": sorted(_domains(model)), "inputs": inputs, "outputs": outputs}
+    summary: dict[str, Any] = {"domains": domains(model), "inputs": inputs, "outputs": outputs}
     if batched:
         for tensor in (*inputs, *outputs):
             tensor["shape"][0] = "batch"
         summary["batching"] = {"max_rows": DEFAULT_MAX_ROWS, "max_delay_us": DEFAULT_DELAY_US}
-    external = tuple(sorted(set(_external(model))))
+    external = external_files(model)
     if external:
         summary["external_data"] = list(external)
     return GraphSummary(summary, external)
+
+
+def domains(model: Any) -> list[str]:
+    """The operator domains that a graph uses, in order."""
+    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
+    own = {function.domain for function in model.functions}
+    return sorted({_domain(node.domain) for node in _walk(nodes)} - own or {""})
+
+
+def external_files(model: Any) -> tuple[str, ...]:
+    """The files beside a graph that its weights lie in, in order."""
+    outside = [each for each in model.graph.initializer if each.data_location == onnx.TensorProto.EXTERNAL]
+    return tuple(sorted({e.value for each in outside for e in each.external_data if e.key == "location"}))
 
 
 def _has_shape(value: Any) -> bool:
@@ -88,12 +101,6 @@ def _axis(tensor: str, index: int, dim: Any) -> int | str:
     return name
 
 
-def _domains(model: Any) -> set[str]:
-    nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
-    own = {function.domain for function in model.functions}
-    return {_domain(node.domain) for node in _walk(nodes)} - own or {""}
-
-
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
@@ -106,9 +113,3 @@ def _walk(nodes: list[Any]) -> Iterator[Any]:
         for attribute in node.attribute:
             nodes += attribute.g.node
             nodes += [inner for graph in attribute.graphs for inner in graph.node]
-
-
-def _external(model: Any) -> Iterator[str]:
-    for initializer in model.graph.initializer:
-        if initializer.data_location == onnx.TensorProto.EXTERNAL:
-            yield from (entry.value for entry in initializer.external_data if entry.key == "location")

@@ -15,6 +15,7 @@ def connect(context: str) -> Client:
 
     Raises:
         NotLoggedIn: no host is known under that name.
+        TlsFilesInvalid: a certificate or key that it names cannot be used.
     """
     found = current_context(context)
-    return Client(found.url, found.token)
+    return Client(found.url, found.token, tls=found.tls)

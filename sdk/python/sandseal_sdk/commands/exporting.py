@@ -1,5 +1,6 @@
 """For publishers: models of other kinds, exported as bundle folders."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from sandseal_sdk.console import note, out, table
 
 if TYPE_CHECKING:
     from sandseal_sdk.exporting import Source
+    from sandseal_sdk.exporting.comparison import OutputDifference
 
 Folder = Annotated[Path, typer.Option("--out", "-o", help="The bundle folder to write; must not be there yet.")]
 Name = Annotated[str | None, typer.Option(help="The model's name; made from the folder's when absent.")]
@@ -25,6 +27,7 @@ def register(app: typer.Typer) -> None:
     for name, command in (("torch", export_torch), ("sklearn", export_sklearn), ("onnx", export_onnx)):
         group.command(name)(command)
     app.add_typer(group, name="export", no_args_is_help=True)
+    app.command("variants")(add_variants)
 
 
 def export_torch(
@@ -89,6 +92,32 @@ def export_onnx(
     _export(OnnxSource(model, free_rows=free_rows, opset=opset), folder, name, samples, tolerance)
 
 
+def add_variants(
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A bundle folder with an FP32 graph.")],
+    precision: Annotated[list[str], typer.Option(help="fp16 (for GPUs) or int8 (for CPUs); may be given twice.")],
+    samples: Samples = [],  # noqa: B006
+    tolerance: Annotated[float, typer.Option(help="How far outputs may be from those in FP32.")] = 0.05,
+) -> None:
+    """Add graphs of other precisions to a bundle folder, measured against its own; a host takes the best that fits."""
+    from sandseal_sdk.exporting import variants
+    from sandseal_sdk.exporting.onnx_source import OnnxSource
+    from sandseal_sdk.exporting.samples import random_samples, read_arrays
+    from sandseal_signing.manifest import parse_manifest
+
+    model = folder / parse_manifest((folder / "bundle.json").read_bytes()).model.file
+    source = OnnxSource(model)
+    inputs = [read_arrays(path, source.inputs) for path in samples] or random_samples(source.inputs, source.sizes)
+    for name in precision:
+        variant = variants.add_variant(folder, variants.offered(name), inputs, tolerance)
+        _show(f"{variant.precision}, {variant.size / 1e6:.1f} MB, against FP32", variant.differences)
+
+
+def _show(title: str, differences: "Sequence[OutputDifference]") -> None:
+    from sandseal_sdk.exporting.comparison import OutputDifference
+
+    table(title, list(OutputDifference.COLUMNS), [list(difference.cells()) for difference in differences])
+
+
 def _export(source: "Source", folder: Path, name: str | None, samples: list[Path], tolerance: float) -> None:
     from sandseal_sdk import exporting, publish
     from sandseal_sdk.exporting.samples import read_arrays
@@ -103,10 +132,6 @@ def _export(source: "Source", folder: Path, name: str | None, samples: list[Path
     )
     for choice in exported.choices:
         note(choice)
-    rows = [
-        [d.output, str(d.elements), f"{d.absolute:.2g}", f"{d.relative:.2g}", str(d.unequal)]
-        for d in exported.differences
-    ]
-    table("against the source", ["output", "elements", "largest difference", "relative", "unequal"], rows)
+    _show("against the source", exported.differences)
     note("next:")
     out.print(f"sandseal pack {folder} --key KEY")

@@ -1,4 +1,4 @@
-"""For talking to a host: login, push, call, models, load, unload, token."""
+"""For talking to a host: login, push, call, models, load, unload, queue, record, token."""
 
 import json
 import mimetypes
@@ -27,7 +27,7 @@ Version = Annotated[int | None, typer.Option(help="A version; the one that serve
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    for command in (login, push, call, models, load, unload):
+    for command in (login, push, call, models, load, unload, queue, record):
         app.command()(command)
     tokens = typer.Typer(help="Issue, list and revoke a host's tokens.", no_args_is_help=True)
     tokens.command("add")(token_add)
@@ -41,13 +41,24 @@ def login(
     token_file: Annotated[
         Path | None, typer.Option(exists=True, help="File with the token; asked when absent.")
     ] = None,
+    ca: Annotated[Path | None, typer.Option(exists=True, help="Who issued the host's certificate, in PEM.")] = None,
+    cert: Annotated[
+        Path | None, typer.Option(exists=True, help="A certificate to come in with, no token then.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(exists=True, help="Its key, where the certificate's file has none.")
+    ] = None,
     context: ContextName = "default",
 ) -> None:
     """Remember a host and a token, after checking that it answers."""
-    token = token_file.read_text() if token_file else typer.prompt("Token", hide_input=True, err=True)
-    with Client(url, token.strip()) as client:
+    token = None
+    if token_file or not cert:
+        token = (token_file.read_text() if token_file else typer.prompt("Token", hide_input=True, err=True)).strip()
+    files = [str(path.absolute()) if path else None for path in (ca, cert, key)]
+    found = Context(url, token, *files)
+    with Client(url, token, tls=found.tls) as client:
         client.models()
-    note(f"saved in {save_context(context, Context(url, token.strip()))}")
+    note(f"saved in {save_context(context, found)}")
 
 
 def push(
@@ -127,6 +138,34 @@ def unload(model: str, context: ContextName = "default") -> None:
     with connect(context) as client:
         client.unload(model)
     note(f"{model} is unloaded")
+
+
+def queue(model: str, version: Version = None, context: ContextName = "default") -> None:
+    """Show what waits for a model, and why its last batches were cut: full, delay, deadline, bucket or idle."""
+    with connect(context) as client:
+        found = client.queue(model, version)
+    waiting = ", ".join(f"{count} {name}" for name, count in found["waiting"].items() if count) or "nothing"
+    bounds = f"{found['max_rows']} rows, {found['max_delay_us']} us, {found['instances']} at once"
+    note(f"{model} version {found['version']} ({bounds}): {waiting} waiting, {found['running']} running")
+    rows = [[c["reason"], str(c["requests"]), str(c["rows"]), f"{c['waited_ms']:g}"] for c in found["batches"]]
+    table("", ["cut", "requests", "rows", "oldest waited ms"], rows)
+
+
+def record(
+    model: str,
+    seconds: Annotated[float, typer.Option(help="How long; at most an hour.")] = 60.0,
+    output: Annotated[Path, typer.Option("--out", "-o", help="The profile to write, for `sandseal tune`.")] = Path(
+        "profile.json"
+    ),
+    version: Version = None,
+    context: ContextName = "default",
+) -> None:
+    """Record when requests arrive at a model, and in which shapes: never what they hold, or whose they are."""
+    note(f"recording {model} for {seconds:g} s")
+    with connect(context) as client:
+        profile = client.record(model, seconds, version)
+    output.write_text(json.dumps(profile), encoding="utf-8")
+    out.print(f"{output}  {len(profile['arrivals'])} requests in {len(profile['shapes'])} kinds of shapes")
 
 
 def token_add(

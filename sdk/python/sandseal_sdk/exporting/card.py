@@ -45,6 +45,11 @@ def model_card(
     return "\n\n".join(parts) + "\n"
 
 
+def comparison_table(differences: Sequence[OutputDifference]) -> str:
+    """What was measured, as a table in Markdown."""
+    return _table(OutputDifference.COLUMNS, [difference.cells() for difference in differences])
+
+
 def _rows(side: str, specs: Sequence[TensorSpec]) -> list[tuple[str, ...]]:
     return [(side, spec.name, str(spec.dtype), " by ".join(map(str, spec.shape)) or "one") for spec in specs]
 

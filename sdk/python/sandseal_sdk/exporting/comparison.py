@@ -1,15 +1,16 @@
 """An exported graph's outputs against its source's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from sandseal_sdk.errors import ExportFailed, InputInvalid
+from sandseal_sdk.errors import ExportFailed, InputInvalid, SdkError
 from sandseal_sdk.exporting.samples import Arrays
 
 
@@ -25,54 +26,66 @@ class OutputDifference:
         unequal: elements that are not numbers with a fraction, and differ.
     """
 
+    COLUMNS: ClassVar = ("output", "elements", "largest difference", "relative", "unequal")
+
     output: str
     elements: int
     absolute: float
     relative: float
     unequal: int
 
+    def cells(self) -> tuple[str, ...]:
+        """What stands in a table's columns."""
+        return self.output, str(self.elements), f"{self.absolute:.2g}", f"{self.relative:.2g}", str(self.unequal)
+
     def excess(self, tolerance: float) -> float:
         """How much it is over the tolerance; negative when it is within."""
         return float(self.unequal) if self.unequal else self.relative - tolerance
 
 
+class Graph:
+    """An ONNX file in ONNX Runtime on the CPU, as a host would run it."""
+
+    def __init__(self, path: Path) -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._inputs = {node.name for node in self._session.get_inputs()}
+        self.outputs = [node.name for node in self._session.get_outputs()]
+
+    def run(self, arrays: Arrays) -> Sequence[NDArray[Any]]:
+        """Its outputs, in order; inputs that it does not have are left out."""
+        outputs = self._session.run(None, {name: data for name, data in arrays.items() if name in self._inputs})
+        return [np.asarray(output) for output in outputs]
+
+
 def compare(
-    run: Callable[[Arrays], Sequence[NDArray[Any]]], graph: Path, samples: Sequence[Arrays]
+    source: Callable[[Arrays], Sequence[NDArray[Any]]], graph: Graph, samples: Sequence[Arrays]
 ) -> tuple[OutputDifference, ...]:
-    """Run source and graph (in ONNX Runtime on the CPU, as a host would) on the same inputs.
+    """Run source and graph on the same inputs.
 
     Raises:
         InputInvalid: the source itself does not run on them.
         ExportFailed: the graph does not run, or gives outputs of other shapes.
     """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    pairs = [(_run_source(run, arrays), _run(session, arrays)) for arrays in samples]
-    return tuple(_difference(name, [(theirs[i], ours[i]) for theirs, ours in pairs]) for i, name in enumerate(names))
+    pairs = []
+    for arrays in samples:
+        with _explained("the source", arrays, InputInvalid, "give others with --samples"):
+            theirs = source(arrays)
+        with _explained("the graph", arrays, ExportFailed, None):
+            pairs.append((theirs, graph.run(arrays)))
+    return tuple(
+        _difference(name, [(theirs[i], ours[i]) for theirs, ours in pairs]) for i, name in enumerate(graph.outputs)
+    )
 
 
-def _run_source(run: Callable[[Arrays], Sequence[NDArray[Any]]], arrays: Arrays) -> Sequence[NDArray[Any]]:
+@contextmanager
+def _explained(who: str, arrays: Arrays, kind: type[SdkError], hint: str | None) -> Iterator[None]:
     try:
-        return run(arrays)
-    except Exception as error:  # whatever the publisher's own code raises
-        raise InputInvalid(
-            f"the source does not run on inputs of {_shapes(arrays)}: {error}", hint="give others with --samples"
-        ) from error
-
-
-def _run(session: Any, arrays: Arrays) -> Sequence[NDArray[Any]]:
-    wanted = {node.name for node in session.get_inputs()}
-    try:
-        outputs: Sequence[NDArray[Any]] = session.run(None, {n: a for n, a in arrays.items() if n in wanted})
-    except Exception as error:  # the package raises classes of its own for each of its status codes
-        raise ExportFailed(f"the exported graph does not run on inputs of {_shapes(arrays)}: {error}") from None
-    return outputs
-
-
-def _shapes(arrays: Arrays) -> str:
-    return ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        yield
+    except Exception as error:  # ONNX Runtime has a class for each status code, publishers' code any
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        raise kind(f"{who} does not run on inputs of {shapes}: {error}", hint=hint) from error
 
 
 def _difference(name: str, pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> OutputDifference:
@@ -85,8 +98,15 @@ def _difference(name: str, pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -
         if ours.dtype.kind != "f":
             unequal += int((theirs.astype(str) != ours.astype(str)).sum())
         elif ours.size:
-            gap = np.abs(ours.astype(float) - theirs.astype(float))
-            gap[np.isnan(ours) & np.isnan(theirs)] = 0
+            gap = _gap(theirs.astype(float), ours.astype(float))
             absolute = max(absolute, float(gap.max()))
-            relative = max(relative, float((gap / (1 + np.abs(theirs.astype(float)))).max()))
+            relative = max(relative, float((gap / (1 + np.nan_to_num(np.abs(theirs.astype(float))))).max()))
     return OutputDifference(name, elements, absolute, relative, unequal)
+
+
+def _gap(theirs: NDArray[np.float64], ours: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The differences; infinite where only one of them is a number."""
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(ours - theirs)
+    gap[(ours == theirs) | (np.isnan(ours) & np.isnan(theirs))] = 0
+    return np.nan_to_num(gap, nan=np.inf, posinf=np.inf)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sandseal_sdk import publish
 from sandseal_sdk.errors import ExportDiffers, FileExists
 from sandseal_sdk.exporting.card import model_card
-from sandseal_sdk.exporting.comparison import OutputDifference, compare
-from sandseal_sdk.exporting.samples import Arrays, random_arrays
+from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare
+from sandseal_sdk.exporting.samples import Arrays, random_samples
 from sandseal_signing.manifest import TensorSpec
 
 CARD = "README.md"
@@ -80,11 +80,11 @@ def export(
     if folder.exists():
         raise FileExists(f"{folder} is already there", hint="give another --out, or move it away")
     what = "given" if samples else "random"
-    samples = samples or _random_samples(source)
+    samples = samples or random_samples(source.inputs, source.sizes)
     with tempfile.TemporaryDirectory() as scratch:
         graph = Path(scratch) / "model.onnx"
         choices = tuple(source.write(graph))
-        differences = compare(source.run, graph, samples)
+        differences = compare(source.run, Graph(graph), samples)
         worst = max(differences, key=lambda difference: difference.excess(tolerance))
         if worst.excess(tolerance) > 0:
             raise ExportDiffers(
@@ -95,9 +95,3 @@ def export(
         publish.write_bundle(graph, folder, name=name, metadata={"source": source.description})
     (folder / CARD).write_text(model_card(name, folder, source.description, choices, differences, what))
     return Exported(folder, choices, differences)
-
-
-def _random_samples(source: Source) -> list[Arrays]:
-    """Two, of other sizes: an axis that the graph took for fixed shows."""
-    larger = {axis: size + (axis == "batch") for axis, size in source.sizes.items()}
-    return [random_arrays(source.inputs, sizes, seed) for seed, sizes in enumerate((source.sizes, larger))]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from onnx import version_converter
 
 from sandseal_sdk.bundles.graph import summarise
 from sandseal_sdk.errors import ExportFailed, ModelUnreadable
+from sandseal_sdk.exporting.comparison import Graph
 from sandseal_sdk.exporting.samples import Arrays
 from sandseal_signing.manifest import DataType, TensorSpec
 
@@ -39,7 +39,7 @@ class OnnxSource:
             onnx.checker.check_model(self._model)
         except (DecodeError, OSError, onnx.checker.ValidationError) as error:
             raise ModelUnreadable(f"{path} is not a valid ONNX model: {error}") from None
-        self._session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        self._graph = Graph(path)
         self.description = f"the ONNX file {path.name} of {self._model.producer_name or 'an unnamed producer'}"
         self.inputs: Sequence[TensorSpec] = [self._spec(tensor) for tensor in summarise(path).model["inputs"]]
         axes = {axis for spec in self.inputs for axis in spec.shape if isinstance(axis, str)}
@@ -59,10 +59,9 @@ class OnnxSource:
     def run(self, arrays: Arrays) -> Sequence[NDArray[Any]]:
         """The original's outputs."""
         if not self._free_rows:
-            whole: Sequence[NDArray[Any]] = self._session.run(None, arrays)
-            return whole
+            return self._graph.run(arrays)
         rows = len(next(iter(arrays.values())))
-        each = [self._session.run(None, {n: a[i : i + 1] for n, a in arrays.items()}) for i in range(rows)]
+        each = [self._graph.run({n: a[i : i + 1] for n, a in arrays.items()}) for i in range(rows)]
         return [np.concatenate(parts) for parts in zip(*each, strict=True)]
 
     def _spec(self, tensor: dict[str, Any]) -> TensorSpec:

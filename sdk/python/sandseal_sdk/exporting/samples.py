@@ -62,6 +62,12 @@ def random_arrays(inputs: Sequence[TensorSpec], sizes: Mapping[str, int], seed: 
     return arrays
 
 
+def random_samples(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> list[Arrays]:
+    """Two sets of random inputs, of other sizes: an axis that a graph took for fixed shows."""
+    larger = {axis: size + (axis == "batch") for axis, size in sizes.items()}
+    return [random_arrays(inputs, each, seed) for seed, each in enumerate((sizes, larger))]
+
+
 def read_arrays(path: Path, inputs: Sequence[TensorSpec]) -> Arrays:
     """A publisher's own inputs, out of an .npz file with an array for each.
 

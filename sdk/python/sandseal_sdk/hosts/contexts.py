@@ -1,4 +1,4 @@
-"""Which host to talk to: named contexts kept by `sandseal login`, overridden by SANDSEAL_URL and SANDSEAL_TOKEN."""
+"""Which host to talk to: named contexts kept by `sandseal login`, overridden by SANDSEAL_* variables."""
 
 import json
 import os
@@ -8,14 +8,32 @@ from pathlib import Path
 import typer
 
 from sandseal_sdk.errors import NotLoggedIn
+from sandseal_sdk.hosts.tls import Tls
+
+_VARIABLES = {
+    "token": "SANDSEAL_TOKEN", "ca": "SANDSEAL_CA", "certificate": "SANDSEAL_CLIENT_CERT", "key": "SANDSEAL_CLIENT_KEY",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A host's address and the token to use there; the token is None for anonymous calls."""
+    """A host's address, and what to be let in with.
+
+    Args:
+        token: None for anonymous calls, and where a certificate says who calls.
+        ca, certificate, key: paths of the files that `Tls` takes.
+    """
 
     url: str
-    token: str | None
+    token: str | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    @property
+    def tls(self) -> Tls:
+        """The files for https."""
+        return Tls(*(Path(path) if path else None for path in (self.ca, self.certificate, self.key)))
 
 
 def _path() -> Path:
@@ -47,9 +65,10 @@ def current_context(name: str = "default") -> Context:
     Raises:
         NotLoggedIn: neither is there.
     """
+    given = {field: os.environ.get(variable) for field, variable in _VARIABLES.items()}
     if url := os.environ.get("SANDSEAL_URL"):
-        return Context(url, os.environ.get("SANDSEAL_TOKEN"))
+        return Context(url, **given)
     saved = _read().get(name)
     if saved is None or not saved.get("url"):
         raise NotLoggedIn(f"no host is known under the name {name!r}")
-    return Context(str(saved["url"]), os.environ.get("SANDSEAL_TOKEN") or saved.get("token"))
+    return Context(str(saved["url"]), **{field: value or saved.get(field) for field, value in given.items()})

@@ -1,18 +1,18 @@
 """Pushing a large bundle as an offer: blobs in parallel, from where the host's copy ends, whatever breaks meanwhile."""
 
-import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import httpx
-
-from sandseal_sdk.errors import HostRefused, HostUnreachable
+from sandseal_sdk.errors import HostRefused, HostUnreachable, NotFound
+from sandseal_sdk.hosts.answer import Answer
+from sandseal_sdk.hosts.call import Call
+from sandseal_sdk.hosts.patience import Patience
 from sandseal_sdk.hosts.seal_index import SealIndex
+from sandseal_sdk.hosts.target import Waits
 from sandseal_signing.pack import Progress
 
 LARGE = 64 << 20
@@ -22,40 +22,18 @@ _PIECE = 32 << 20  # what is lost at most when the host refuses a request while 
 _LATER = (429, 502, 503, 504)
 _AGAIN = ("blob_unknown", "offer_incomplete", "digest_mismatch", "size_mismatch", "file_missing")
 _ROUNDS = 3
-_ANSWER_S = 600.0  # after the last byte the host writes all of them to its disk
+_WAITS = Waits(answer_s=600.0)  # after the last byte the host writes all of them to its disk
+_FINISH = Waits(answer_s=None)
 
 _Result = TypeVar("_Result")
 
 
 class Send(Protocol):
-    """Sends a request; raises for every answer that is not a success and not accepted."""
+    """Sends a request once; raises for every answer that is not a success and not accepted."""
 
-    def __call__(self, method: str, path: str, *, accept: tuple[int, ...] = (), **request: Any) -> httpx.Response:
+    def __call__(self, call: Call, waits: Waits | None = None, /) -> Answer:
         """The answer."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often, and after how long, a broken request is tried again.
-
-    Args:
-        tries: how many in a row may fail without a byte of progress.
-        first_s: the pause after the first, doubled each time.
-        longest_s: the longest pause, unless the host asks for a longer one.
-    """
-
-    tries: int = 8
-    first_s: float = 0.5
-    longest_s: float = 30.0
-
-    def after(self, failures: int, error: HostRefused | HostUnreachable) -> float:
-        """Seconds to wait, never quite those that others wait; raises the error after the last try."""
-        if failures >= self.tries:
-            raise error
-        wait: float = min(self.longest_s, self.first_s * 2.0 ** (failures - 1)) * random.uniform(0.75, 1.25)  # noqa: S311
-        asked = error.retry_after if isinstance(error, HostRefused) else None
-        return max(wait, asked or 0.0)
 
 
 class OfferPush:
@@ -86,7 +64,7 @@ class OfferPush:
             HostRefused, HostUnreachable: for good, or too often.
         """
         for left in reversed(range(_ROUNDS)):
-            offer = self._insistently(lambda: self._send("POST", "/v1/bundles/offers", content=self._index.head)).json()
+            offer = self._insistently(lambda: self._send(Call("POST", "/v1/bundles/offers", self._index.head))).json()
             self._found(offer["missing"])
             try:
                 self._send_all(offer["id"], offer["missing"])
@@ -98,8 +76,8 @@ class OfferPush:
         raise AssertionError("the last round returns or raises")
 
     def _finish(self, offer: str) -> dict[str, Any]:
-        path = f"/v1/bundles/{offer}/finish"
-        return dict(self._insistently(lambda: self._send("POST", path, timeout=None)).json())
+        call = Call("POST", f"/v1/bundles/{offer}/finish")
+        return dict(self._insistently(lambda: self._send(call, _FINISH)).json())
 
     def _send_all(self, offer: str, missing: Sequence[dict[str, Any]]) -> None:
         with ThreadPoolExecutor(self._parallel, "sandseal-push") as pool:
@@ -122,9 +100,7 @@ class OfferPush:
             headers = {"Content-Range": f"bytes {at}-{end - 1}/{size}", "Content-Length": str(end - at)}
             before = at
             try:
-                answer = self._send(
-                    "PUT", path, content=self._counted(digest, at, end), headers=headers, timeout=self._timeout()
-                )
+                answer = self._send(Call("PUT", path, self._counted(digest, at, end), headers), _WAITS)
                 at = answer.json()["offset"]
                 failures = 0 if at > before else failures + 1
             except (HostRefused, HostUnreachable) as error:
@@ -135,10 +111,10 @@ class OfferPush:
 
     def _offset(self, path: str, digest: str) -> int:
         """How much of a blob the host has."""
-        head = self._insistently(lambda: self._send("HEAD", path, accept=(404,)))
-        if head.status_code == 404:
-            raise HostRefused(f"the host expects blob {digest} no longer", status=404, code="blob_unknown")
-        return int(head.headers["Upload-Offset"])
+        head = self._insistently(lambda: self._send(Call("HEAD", path, accept=(404,))))
+        if head.status == 404:
+            raise NotFound(f"the host expects blob {digest} no longer", status=404, code="blob_unknown")
+        return int(head.headers["upload-offset"])
 
     def _insistently(self, ask: Callable[[], _Result]) -> _Result:
         failures = 0
@@ -175,7 +151,3 @@ class OfferPush:
             fresh, self._done[digest] = at - self._done[digest], max(at, self._done[digest])
         if fresh > 0:
             self._progress(fresh)
-
-    @staticmethod
-    def _timeout() -> httpx.Timeout:
-        return httpx.Timeout(60.0, read=_ANSWER_S)

@@ -20,6 +20,10 @@ LANGUAGES = {
 }  # fmt: skip
 """Every language, with what a new plugin's source is called."""
 STAGES = ("pre", "post")
+"""What a new plugin can be."""
+_POSITIONS = (*STAGES, "logits")
+VOCABULARY = Path("cases") / "vocabulary.bin"
+"""What stands in cases for the asset `vocabulary`, which hosts make for logits stages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +35,7 @@ class PluginSpec(StageSpec):
         folder: holds plugin.toml, the source, the assets and cases/.
         language: one of LANGUAGES.
         source: the source file, relative to the folder.
-        position: pre or post.
+        position: pre, post or logits.
         libc: C and C++ only: link a C library (`#include <math.h>`, `malloc`).
         parameters: Python only: what a request may set, with the values that stand when it does not.
     """
@@ -74,13 +78,16 @@ def read_plugin_spec(folder: Path) -> PluginSpec:
 
 
 def read_assets(spec: PluginSpec) -> dict[str, bytes]:
-    """A plugin's assets by name.
+    """A plugin's assets by name, and the vocabulary that a logits stage's cases bring.
 
     Raises:
         PluginFolderInvalid: one is not there.
     """
+    files = {name: spec.folder / name for name in spec.assets}
+    if spec.position == "logits" and (spec.folder / VOCABULARY).is_file():
+        files["vocabulary"] = spec.folder / VOCABULARY
     try:
-        return {name: (spec.folder / name).read_bytes() for name in spec.assets}
+        return {name: path.read_bytes() for name, path in files.items()}
     except OSError as error:
         raise PluginFolderInvalid(
             f"the asset {error.filename} cannot be read: {error.strerror}",
@@ -106,7 +113,7 @@ def _spec(folder: Path, document: dict[str, Any]) -> PluginSpec:
         "folder": folder,
         "language": language,
         "source": root.text("source"),
-        "position": root.text("stage", valid=STAGES.__contains__, rule=" or ".join(STAGES)),
+        "position": root.text("stage", valid=_POSITIONS.__contains__, rule=" or ".join(_POSITIONS)),
         "libc": libc,
         "parameters": parameters,
     }

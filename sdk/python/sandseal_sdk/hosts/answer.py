@@ -1,0 +1,84 @@
+"""A host's answer, and what a refusal among them is raised as."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandseal_sdk.errors import (
+    AnswerInvalid,
+    DeadlinePassed,
+    HostBusy,
+    HostConflict,
+    HostFailed,
+    HostRefused,
+    NotAllowed,
+    NotFound,
+    RequestRefused,
+)
+
+_FAMILIES: dict[int, type[HostRefused]] = {
+    401: NotAllowed, 403: NotAllowed, 404: NotFound, 408: DeadlinePassed, 409: HostConflict, 410: NotFound,
+    429: HostBusy, 501: RequestRefused, 503: HostBusy, 504: DeadlinePassed,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer that was read to its end.
+
+    Args:
+        headers: by lower-case name.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """The document that it carries.
+
+        Raises:
+            AnswerInvalid: it carries none.
+        """
+        try:
+            return json.loads(self.content)
+        except ValueError:
+            start = self.content[:80].decode("utf-8", errors="replace")
+            raise AnswerInvalid(f"the answer is no JSON document: {start!r}") from None
+
+
+def require(answer: Answer, accept: tuple[int, ...] = ()) -> Answer:
+    """The answer, if it is a success or has one of these statuses.
+
+    Raises:
+        HostRefused: the subclass for its status.
+    """
+    if answer.status // 100 == 2 or answer.status in accept:
+        return answer
+    raise refusal(answer.status, answer.content, answer.headers)
+
+
+def refusal(status: int, content: bytes, headers: Mapping[str, str]) -> HostRefused:
+    """What the host refuses, of the family that its status means; what is not from our host is told as it is."""
+    try:
+        facts = json.loads(content)
+        message, code, hint = facts.pop("error"), facts.pop("code", "unknown"), facts.pop("hint", None)
+    except (ValueError, KeyError, AttributeError, TypeError):
+        facts, code, hint = {}, "unknown", None
+        message = content[:200].decode("utf-8", errors="replace") or f"status {status}"
+    wait = headers.get("retry-after", "")
+    return family(status)(
+        message,
+        status=status,
+        code=code,
+        hint=hint,
+        retry_after=float(wait) if wait.replace(".", "", 1).isdigit() else None,
+        request_id=headers.get("x-request-id"),
+        facts=facts,
+    )
+
+
+def family(status: int) -> type[HostRefused]:
+    """The class of refusals with this status."""
+    return _FAMILIES.get(status) or (RequestRefused if status < 500 else HostFailed)
