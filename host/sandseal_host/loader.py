@@ -1,39 +1,75 @@
 """From a verified bundle to a model that can serve: the only file where registry, sandbox, runtime and serving meet."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from sandseal_host.errors import ModelInvalid
+from sandseal_host.errors import ModelInvalid, OperatorError
 from sandseal_host.registry.load_view import Bound
+from sandseal_host.runtime.decoder import Decoder
+from sandseal_host.runtime.decoder_signature import DecoderSignature
 from sandseal_host.runtime.device import Device, DeviceKind
 from sandseal_host.runtime.devices import Devices
 from sandseal_host.runtime.ledger import MemoryLedger
+from sandseal_host.runtime.memory import spare_memory
 from sandseal_host.runtime.replicas import Replicas
 from sandseal_host.runtime.session import Session
+from sandseal_host.runtime.variants import fitting
 from sandseal_host.sandbox.compiler import Compiler
 from sandseal_host.sandbox.engine import SandboxEngine
+from sandseal_host.sandbox.logits import logits_assets
 from sandseal_host.sandbox.pool import StagePool
 from sandseal_host.sandbox.statistics import PluginStatistics
+from sandseal_host.sandbox.text import TextFiles, TextLimits, TextWorker
 from sandseal_host.sandbox.workers.plugin import WorkerPlugin
 from sandseal_host.sandbox.workers.stage import WorkerStage
 from sandseal_host.sandbox.workers.workers import Workers
+from sandseal_host.serving.cache import ModelCache, ResponseCache
+from sandseal_host.serving.generation.constraint import LogitsStage
+from sandseal_host.serving.generation.lane import GenerationLane
+from sandseal_host.serving.generation.settings import GenerationSettings
+from sandseal_host.serving.generation.text import Text
 from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.serving.lane import INLINE_BELOW_S, Lane
-from sandseal_host.serving.model import Model, ModelParts
+from sandseal_host.serving.model import Model
+from sandseal_host.serving.parts import ModelParts
 from sandseal_host.serving.rules import ServingRules
+from sandseal_host.serving.sequences import Sequences
 from sandseal_host.settings import Settings
 from sandseal_host.stages import LoadStage, LoadStages, apart
+from sandseal_signing.generation import GenerationSpec
 from sandseal_signing.manifest import Manifest, StageSpec
+from sandseal_signing.variants import VariantSpec
 
+_log = logging.getLogger(__name__)
 _STAGE_QUEUES = 4  # that may wait in a plugin: one for each class, one for tenants with less than their share
 
-Built = tuple[Replicas, GuardedStage | None, GuardedStage | None]
-"""A bundle's sessions, pre stage and post stage."""
+_TRIAL = GenerationSettings(slots=1, context=64)  # what a decoder is vetted with
+
+
+class BuiltModel(NamedTuple):
+    """A bundle's sessions and its stages."""
+
+    runner: Replicas
+    pre: GuardedStage | None
+    post: GuardedStage | None
+
+
+class BuiltDecoder(NamedTuple):
+    """A bundle that generates text."""
+
+    decoder: Decoder
+    text: Text
+    logits: StagePool | WorkerStage | None
+
+
+Built = BuiltModel | BuiltDecoder
 
 
 class Loader:
@@ -67,6 +103,7 @@ class Loader:
         self._devices = Devices([device]) if device else Devices.parse(settings.device)
         self._devices.check()
         self.ledger = MemoryLedger(self._devices, settings.memory_watermark)
+        self.cache = ResponseCache(settings.cache_mib << 20) if settings.cache_mib else None
         self._workers = workers
         self._engine = SandboxEngine(pooling=pooling if workers is None else False, compiler=compiler)
         self._runners: WeakValueDictionary[tuple[str, str, str], StagePool | WorkerStage] = WeakValueDictionary()
@@ -82,7 +119,19 @@ class Loader:
         Raises:
             ModelInvalid, PluginError, OperatorError: why not.
         """
-        _close(self._build(manifest, files, folder, self._devices.choose()))
+        devices = self._devices.choose()
+        for variant in fitting(manifest.model, self._devices.kind):
+            if manifest.generation is None:
+                _close(self._build(manifest, files, folder, devices, (variant,)))
+            else:
+                self._decoder(manifest, manifest.generation, variant, files, folder, devices[0], _TRIAL).close()
+        if manifest.generation is not None:
+            from sandseal_host.sandbox.text.texts import Texts  # reads it here, where only a vetting child should
+
+            texts = Texts(_text_files(manifest.generation, files))
+            logits = self._logits(manifest, manifest.generation, texts.tokens, texts.special, files)
+            if logits is not None:
+                logits.close()
 
     async def load(self, model: Model, bundle: Bound, admit: Callable[[], Awaitable[None]], stages: LoadStages) -> None:
         """Build the bundle off the event loop and let `model` become ready on it; idle models may have to make room.
@@ -103,7 +152,7 @@ class Loader:
 
         stages.enter(LoadStage.LOADING)
         try:
-            runner, pre, post = await stages.within(asyncio.ensure_future(self._build_in_room(bundle, stages)), late)
+            built = await stages.within(asyncio.ensure_future(self._build_in_room(bundle, stages)), late)
         except BaseException:
             if stages.overdue is None:
                 await asyncio.to_thread(bundle.close)
@@ -111,14 +160,43 @@ class Loader:
         try:
             await admit()
         except BaseException:
-            await asyncio.to_thread(_close, (runner, pre, post))
+            await asyncio.to_thread(_close, built)
             await asyncio.to_thread(bundle.close)
             raise
+        model.serve(self._parts(model.bundle_id, bundle, built))
+
+    def _parts(self, bundle_id: str, bundle: Bound, built: Built) -> ModelParts:
+        manifest = bundle.manifest
+        if isinstance(built, BuiltDecoder):
+            decoder, text, logits = built
+            bounds = self._rules.generation(manifest.name, decoder.context)
+            stage = LogitsStage(logits) if logits else None
+            spare = partial(spare_memory, self._settings.memory_watermark)
+            generating = GenerationLane(decoder, text.vocabulary, bounds, name=manifest.name, logits=stage, spare=spare)
+            return ModelParts(
+                decoder, generating, resident=decoder.resident, bundle=bundle.view, text=text, logits=logits
+            )
+        runner, pre, post = built
         on_loop = INLINE_BELOW_S if self._devices.kind is DeviceKind.CPU else 0.0
-        settings = self._rules.of(bundle.manifest)
+        settings = self._rules.of(manifest)
         settings = replace(settings, instances=max(settings.instances, self._devices.runs_at_once) * len(runner))
-        lane = Lane(runner, settings, name=model.name, inline_below_s=on_loop, settle=runner.settle)
-        model.serve(ModelParts(runner, lane, pre, post, runner.resident, bundle.view))
+        lane = Lane(runner, settings, name=manifest.name, inline_below_s=on_loop, settle=runner.settle)
+        precision = runner.precision if manifest.model.variants else None
+        return ModelParts(
+            runner, lane, pre, post, runner.resident, bundle.view, precision,
+            cache=self._model_cache(bundle_id, manifest, precision), sequences=self._sequences(manifest),
+        )  # fmt: skip
+
+    def _model_cache(self, bundle_id: str, manifest: Manifest, precision: str | None) -> ModelCache | None:
+        if self.cache is None or not manifest.model.cache:
+            return None
+        return ModelCache(self.cache, bundle_id, precision or "")
+
+    def _sequences(self, manifest: Manifest) -> Sequences | None:
+        settings = self._settings
+        if not manifest.model.state:
+            return None
+        return Sequences(manifest.name, manifest.model, idle_s=settings.sequence_idle_s, most=settings.max_sequences)
 
     def plugin_statistics(self) -> Iterator[tuple[Mapping[str, str], PluginStatistics]]:
         """What the plugins of loaded models did, labelled with model, version and stage."""
@@ -131,10 +209,15 @@ class Loader:
 
     async def _build_in_room(self, bundle: Bound, stages: LoadStages) -> Built:
         manifest = bundle.manifest
-        need = await asyncio.to_thread(_weights, manifest, bundle.files, bundle.folder)
+        variants = fitting(manifest.model, self._devices.kind, self._rules.precision(manifest.name))
+        need = await asyncio.to_thread(_weights, variants[0], bundle.files, bundle.folder)
+        if manifest.generation is not None:
+            need += await asyncio.to_thread(self._slots, manifest, manifest.generation, variants[0], bundle.files)
         devices = await asyncio.to_thread(self._devices.choose, self._settings.replicas)
         async with self.ledger.room(devices, manifest.name, need):
-            return await apart(lambda: self._build(manifest, bundle.files, bundle.folder, devices, enter=stages.enter))
+            return await apart(
+                lambda: self._build(manifest, bundle.files, bundle.folder, devices, variants, enter=stages.enter)
+            )
 
     def _build(
         self,
@@ -142,6 +225,7 @@ class Loader:
         files: Mapping[str, bytes],
         folder: Path | None,
         devices: Sequence[Device],
+        variants: Sequence[VariantSpec],
         *,
         enter: Callable[..., None] = lambda *_: None,
     ) -> Built:
@@ -150,27 +234,65 @@ class Loader:
                 f"bundle.json uses {', '.join(manifest.reserved)}, which this host does not serve yet",
                 hint="leave these members out, or use a newer host",
             )
-        model = manifest.model
-        self._progress(model.file)
+        if manifest.generation is not None:
+            return self._build_decoder(manifest, manifest.generation, variants[0], files, folder, devices[0], enter)
         with ExitStack() as undo:
-            sessions = [undo.enter_context(self._session(manifest, files, folder, on, enter)) for on in devices]
+            replicas = self._replicas(manifest, variants, files, folder, devices, enter)
+            undo.callback(replicas.close)
             enter(LoadStage.LOADING)
             pre = self._stage(manifest, "pre", manifest.pre, files)
             if pre is not None:
                 undo.callback(pre.close)
-            built = Replicas(sessions), pre, self._stage(manifest, "post", manifest.post, files)
+            built = BuiltModel(replicas, pre, self._stage(manifest, "post", manifest.post, files))
             undo.pop_all()
         return built
+
+    def _replicas(
+        self,
+        manifest: Manifest,
+        variants: Sequence[VariantSpec],
+        files: Mapping[str, bytes],
+        folder: Path | None,
+        devices: Sequence[Device],
+        enter: Callable[..., None],
+    ) -> Replicas:
+        """The first of the variants that loads on all of the devices."""
+        *preferred, last = variants
+        for variant in preferred:
+            try:
+                return self._open(manifest, variant, files, folder, devices, enter)
+            except (ModelInvalid, OperatorError) as error:
+                _log.warning("%s version %d: %s does not load, the next variant is tried: %s",
+                             manifest.name, manifest.version, variant.file, error)  # fmt: skip
+        return self._open(manifest, last, files, folder, devices, enter)
+
+    def _open(
+        self,
+        manifest: Manifest,
+        variant: VariantSpec,
+        files: Mapping[str, bytes],
+        folder: Path | None,
+        devices: Sequence[Device],
+        enter: Callable[..., None],
+    ) -> Replicas:
+        self._progress(variant.file)
+        with ExitStack() as undo:
+            sessions = [
+                undo.enter_context(self._session(manifest, variant, files, folder, on, enter)) for on in devices
+            ]
+            undo.pop_all()
+        return Replicas(sessions, variant.precision)
 
     def _session(
         self,
         manifest: Manifest,
+        variant: VariantSpec,
         files: Mapping[str, bytes],
         folder: Path | None,
         device: Device,
         enter: Callable[..., None],
     ) -> Session:
-        model = manifest.model
+        model = manifest.model.as_variant(variant)
         enter(LoadStage.LOADING)
         session = Session.open(
             model,
@@ -186,18 +308,90 @@ class Loader:
         self.ledger.enter(session, (manifest.name, manifest.version))
         return session
 
+    def _build_decoder(
+        self,
+        manifest: Manifest,
+        spec: GenerationSpec,
+        variant: VariantSpec,
+        files: Mapping[str, bytes],
+        folder: Path | None,
+        device: Device,
+        enter: Callable[..., None],
+    ) -> BuiltDecoder:
+        settings = self._rules.generation(manifest.name, spec.context)
+        with ExitStack() as undo:
+            decoder = self._decoder(manifest, spec, variant, files, folder, device, settings, enter)
+            undo.callback(decoder.close)
+            enter(LoadStage.LOADING)
+            limits = TextLimits(memory_mib=self._settings.plugin_memory_mib)
+            texts = undo.enter_context(TextWorker(manifest.name, _text_files(spec, files), limits))
+            logits = self._logits(manifest, spec, texts.tokens, texts.special, files)
+            undo.pop_all()
+        return BuiltDecoder(decoder, Text(texts, spec.add_bos), logits)
+
+    def _decoder(
+        self,
+        manifest: Manifest,
+        spec: GenerationSpec,
+        variant: VariantSpec,
+        files: Mapping[str, bytes],
+        folder: Path | None,
+        device: Device,
+        settings: GenerationSettings,
+        enter: Callable[..., None] = lambda *_: None,
+    ) -> Decoder:
+        self._progress(variant.file)
+        model = manifest.model.as_variant(variant)
+        decoder = Decoder.open(
+            model,
+            files[model.file],
+            {name: files[name] for name in model.external_data if folder is None},
+            device,
+            slots=settings.slots + 1,  # one for prompts
+            context=min(settings.context, spec.context),
+            folder=folder,
+            threads=self._settings.threads,
+            warming=lambda handle: enter(LoadStage.WARMING, partial(setattr, handle, "terminate", True)),
+        )
+        self.ledger.enter(decoder, (manifest.name, manifest.version))
+        return decoder
+
+    def _slots(self, manifest: Manifest, spec: GenerationSpec, variant: VariantSpec, files: Mapping[str, bytes]) -> int:
+        """Bytes of a decoder's slots."""
+        settings = self._rules.generation(manifest.name, spec.context)
+        signature = DecoderSignature.read(manifest.model.as_variant(variant), files[variant.file])
+        return (settings.slots + 1) * signature.slot_bytes(settings.context)
+
+    def _logits(
+        self,
+        manifest: Manifest,
+        spec: GenerationSpec,
+        tokens: Sequence[bytes],
+        special: Collection[int],
+        files: Mapping[str, bytes],
+    ) -> StagePool | WorkerStage | None:
+        if manifest.logits is None:
+            return None
+        made = logits_assets(tokens, special, spec.stop_ids)
+        return self._runner(manifest, "logits", manifest.logits, files, made)
+
     def _stage(
         self, manifest: Manifest, stage: str, spec: StageSpec | None, files: Mapping[str, bytes]
     ) -> GuardedStage | None:
-        if spec is None:
-            return None
-        self._progress(spec.plugin)
-        runner = self._runner(spec, f"{manifest.name}/{spec.plugin}", files)
-        self._runners[manifest.name, str(manifest.version), stage] = runner
-        return GuardedStage(runner, spec)
+        return None if spec is None else GuardedStage(self._runner(manifest, stage, spec, files, {}), spec)
 
-    def _runner(self, spec: StageSpec, label: str, files: Mapping[str, bytes]) -> StagePool | WorkerStage:
-        wasm, assets = files[spec.plugin], {name: files[name] for name in spec.assets}
+    def _runner(
+        self, manifest: Manifest, stage: str, spec: StageSpec, files: Mapping[str, bytes], made: Mapping[str, bytes]
+    ) -> StagePool | WorkerStage:
+        """What runs a stage's plugin, which can read what it lists, and what is made for it."""
+        self._progress(spec.plugin)
+        runner = self._plugin(
+            spec, f"{manifest.name}/{spec.plugin}", files[spec.plugin], {n: files[n] for n in spec.assets} | {**made}
+        )
+        self._runners[manifest.name, str(manifest.version), stage] = runner
+        return runner
+
+    def _plugin(self, spec: StageSpec, label: str, wasm: bytes, assets: Mapping[str, bytes]) -> StagePool | WorkerStage:
         if self._workers is None:
             plugin = self._engine.compile(wasm, spec, assets=assets, label=label)
             return StagePool(
@@ -214,8 +408,12 @@ def _close(built: Built) -> None:
             part.close()
 
 
-def _weights(manifest: Manifest, files: Mapping[str, bytes], folder: Path | None) -> int:
+def _text_files(spec: GenerationSpec, files: Mapping[str, bytes]) -> TextFiles:
+    template = files[spec.chat_template] if spec.chat_template else None
+    return TextFiles(files[spec.tokenizer], template, spec.add_bos, next(iter(spec.stop_ids), None))
+
+
+def _weights(variant: VariantSpec, files: Mapping[str, bytes], folder: Path | None) -> int:
     """Bytes that a model takes at least: those of its graph and weights."""
-    model = manifest.model
-    outside = [(folder / name).stat().st_size if folder else len(files[name]) for name in model.external_data]
-    return len(files[model.file]) + sum(outside)
+    outside = [(folder / name).stat().st_size if folder else len(files[name]) for name in variant.external_data]
+    return len(files[variant.file]) + sum(outside)

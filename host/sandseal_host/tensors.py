@@ -81,6 +81,13 @@ class Tensor:
         return self.shape[0] if self.shape else 1
 
 
+def blank(spec: TensorSpec, shape: tuple[int, ...]) -> Tensor:
+    """A tensor of zeros, or of empty strings."""
+    kind = KINDS[spec.dtype]
+    data = np.zeros(shape if kind.size else 4 * prod(shape), kind.numpy)
+    return Tensor(spec.name, spec.dtype, shape, data)
+
+
 def tensor_from_buffer(name: str, dtype: DataType, shape: tuple[int, ...], buffer: Any) -> Tensor:
     """A tensor that views `buffer` without copying.
 

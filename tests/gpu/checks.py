@@ -17,7 +17,8 @@ from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.manifest import DataType
-from support.onnx_models import OnnxModel, build, conv_net, encoder, huge, identity, looping, mlp, pair
+from support import decoders
+from support.onnx_models import OnnxModel, build, conv_net, encoder, huge, identity, looping, mlp, pair, softmax
 
 MIB = 1 << 20
 CPU = Device.parse("cpu")
@@ -144,6 +145,25 @@ def graphs_change_no_answer(device: Device) -> str:
     return f"4 rows in {times[1]:.0f} us, {times[0]:.0f} us without"
 
 
+def sequences_stay_in_their_slots(device: Device) -> str:
+    """A decoder's ragged batch, whose sequences are moved, saved and brought back meanwhile."""
+
+    def logits(place: Device) -> np.ndarray:
+        with decoders.opened(decoders.decoder(half=True), place, slots=3) as decoder:
+            for slot, length in enumerate((5, 30)):
+                decoder.prefill(slot, range(length), 0)
+            steps = [decoder.decode([7, 8], [5, 30]).copy()]
+            kept = decoder.save(0, 6)
+            decoder.move(1, 0, 31)
+            decoder.restore(1, kept)
+            return np.stack([*steps, decoder.decode([9, 9], [31, 6]).copy()])
+
+    there, here = logits(device), logits(CPU)
+    worst = float(np.abs(there - here).max() / np.abs(here).max())
+    expect(worst < 1e-2, f"logits differ by {worst:.1%} of the largest one")
+    return f"largest difference {worst:.1e} of the largest logit"
+
+
 def copies_overlap(device: Device) -> str:
     """Batches from two threads against the same from one: what one copies, the other computes."""
     model = conv_net()
@@ -199,11 +219,7 @@ def memory_is_back_after_unload(device: Device) -> str:
 
 def memory_does_not_grow_with_shapes(device: Device) -> str:
     """Hundreds of shapes, then rest: the arena gives back what they took."""
-    node = helper.make_node("Softmax", ["x"], ["s"], axis=-1)
-    nodes = [node, helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Relu", ["t"], ["y"])]
-    axes = ("batch", "width")
-    model = build(nodes, [("x", DataType.FP32, axes)], [("y", DataType.FP32, axes)])
-    rng = np.random.default_rng(0)
+    model, rng = softmax(), np.random.default_rng(0)
     with opened(model, device) as session:
 
         def runs(count: int) -> int:
@@ -265,6 +281,7 @@ ANYWHERE: Mapping[str, Check] = {
     "copies": each_byte_is_copied_once,
     "two models at once": two_models_at_once,
     "graphs": graphs_change_no_answer,
+    "decoder": sequences_stay_in_their_slots,
     "overlap": copies_overlap,
     "termination": a_run_can_be_broken_off,
     "out of memory": too_large_a_run_is_refused,

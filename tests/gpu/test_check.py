@@ -8,7 +8,7 @@ from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.memory import DeviceMemory
 from support.staged_device import StagedCpu, staged
 
-SLOW = {"memory after unload", "overlap"}
+SLOW = {"memory after unload", "memory of shapes", "overlap"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in ANYWHERE])

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from sandseal_host.errors import MemoryExhausted, ModelUnknown
+from sandseal_host.errors import Evicted, MemoryExhausted, ModelUnknown, Revoked
+from sandseal_host.lifecycle.evictions import LOOK_S
 from sandseal_host.runtime import cpu
 from sandseal_host.runtime.memory import DeviceMemory
 from sandseal_host.serving import live
@@ -51,8 +52,10 @@ def test_the_model_that_was_idle_longest_makes_room(machine, tmp_path):
             await host.push("acme.new", 1, WIDE)
             assert host.ready("acme.a") == host.ready("acme.new") == {1}
             assert host.states("acme.b") == {1: "unloaded"}
-            with pytest.raises(ModelUnknown):
-                await host.ask("acme.b")
+            for version in (None, 1):
+                with pytest.raises(Evicted, match="version 1 made room") as refusal:
+                    await host.ask("acme.b", version)
+            assert refusal.value.retry_after == LOOK_S
             assert await asyncio.to_thread(logged, host, b"made room for another model")
             ((_, figures),) = host.host._loader.ledger.statistics()
             assert (figures.evicted_total, figures.models) == (1, 2)
@@ -89,6 +92,54 @@ def test_who_made_room_is_back_after_a_restart(machine, tmp_path):
             assert host.ready("acme.a") == host.ready("acme.new") == {1}
 
     asyncio.run(test())
+
+
+@pytest.mark.slow
+def test_who_made_room_comes_back_when_there_is_some(machine, tmp_path):
+    async def test() -> None:
+        async with living_host(tmp_path) as host:
+            machine.host = host
+            await host.push("acme.a", 1)
+            machine.others = 60
+            await host.push("acme.new", 1, WIDE)
+            await host.models.bring_back()
+            assert host.states("acme.a") == {1: "unloaded"}
+            machine.others = 10
+            await host.models.bring_back()
+            assert await host.ask("acme.a") == 1
+            assert host.ready("acme.new") == {1}
+
+    asyncio.run(test())
+
+
+@pytest.mark.slow
+def test_who_made_room_and_is_not_to_serve_any_more_stays_away(machine, tmp_path):
+    async def test() -> None:
+        async with living_host(tmp_path) as host:
+            machine.host = host
+            accepted = {name: await host.push(name, 1) for name in ("acme.a", "acme.b", "acme.c")}
+            machine.others = 0
+            await crowd(machine, host)
+            await host.models.unload("acme.a", None, wait=True)
+            with pytest.raises(ModelUnknown):
+                await host.models.unload("acme.a", None, wait=True)
+            await host.revoke(accepted["acme.b"])
+            await host.push("acme.c", 2)
+            await host.models.bring_back()
+            for name, error in (("acme.a", ModelUnknown), ("acme.b", Revoked)):
+                with pytest.raises(error):
+                    await host.ask(name)
+            assert host.states("acme.c") == {1: "unloaded", 2: "ready"}
+
+    asyncio.run(test())
+
+
+async def crowd(machine: Machine, host: LivingHost) -> None:
+    """Let everybody make room, then leave the machine empty."""
+    machine.others = 100
+    while await host.host._loader.ledger.give_way({(e.name, e.version) for e in host.models.index()}):
+        pass
+    machine.others = 0
 
 
 def logged(host: LivingHost, reason: bytes) -> bool:

@@ -122,7 +122,7 @@ def test_a_model_that_never_ends_uses_up_its_processor_time():
 def test_a_model_that_never_ends_is_broken_off():
     begin = time.monotonic()
     error = refused(bundle(endless()), ModelInvalid, vet_time_s=6)
-    assert 6 <= time.monotonic() - begin < 12
+    assert 6 <= time.monotonic() - begin < 60
     assert error.data["limit"] == "time"
     assert "SANDSEAL_VET_TIME_S" in error.hint
 

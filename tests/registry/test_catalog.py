@@ -118,6 +118,21 @@ def test_a_closed_catalog_says_so(url):
             call()
 
 
+def test_nothing_is_written_to_a_file_that_is_no_longer_there(url, tmp_path):
+    file, kept = tmp_path / "catalog.db", tmp_path / "kept.db"
+    with Catalog(url) as catalog:
+        write = lambda: Tokens(catalog).reset(tmp_path / "token")  # noqa: E731
+        write()
+        file.rename(kept)
+        for there in (None, "another"):
+            if there:
+                file.write_text(there)
+            with pytest.raises(StoreError, match="removed or replaced"):
+                write()
+        kept.rename(file)
+        write()
+
+
 def test_a_file_that_is_no_database_is_refused(url, tmp_path):
     (tmp_path / "catalog.db").write_bytes(b"not a database, but long enough to look at" * 100)
     with pytest.raises(StoreError, match="not a database"):

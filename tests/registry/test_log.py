@@ -8,7 +8,6 @@ from contextlib import closing
 import pytest
 
 from sandseal_host.errors import StoreError
-from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.keyring import Keyring
 from sandseal_host.registry.log import MAX_PAGE, TransparencyLog
 from sandseal_host.registry.registry import Registry
@@ -23,11 +22,12 @@ from sandseal_signing.logentry import Detail, Kind, LogEntry, Role, Subject
 from sandseal_signing.merkle import EMPTY_HEAD, MerkleTree, leaf_hash, verify_consistency
 from sandseal_signing.note import VerifierKey
 from support.bundles import seal
+from support.catalogs import open_catalog
 
 
 @pytest.fixture
 def catalog(tmp_path):
-    with Catalog(f"sqlite:///{tmp_path}/catalog.sqlite") as catalog:
+    with open_catalog(tmp_path / "catalog.sqlite") as catalog:
         yield catalog
 
 

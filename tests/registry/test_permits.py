@@ -140,6 +140,7 @@ def test_it_is_for_its_own_name_and_bundle(scene, data, alice):
     scene.stale()
 
 
+@pytest.mark.slow
 def test_it_expires_even_when_it_was_brought_in_time(scene, data):
     past = datetime.now(UTC) - timedelta(seconds=1)
     scene.refuse("expired", permit=replace(scene.permit, expires=past))

@@ -3,7 +3,6 @@
 import pytest
 
 from sandseal_host.errors import StoreError
-from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.policy import PolicyFile
 from sandseal_host.registry.revocations import Revocations, Target
 from sandseal_host.registry.trust import Trust
@@ -14,6 +13,7 @@ from sandseal_signing.keys import PrivateKey
 from sandseal_signing.logentry import Kind
 from sandseal_signing.trust import Revoked
 from support.bundles import trust_text
+from support.catalogs import open_catalog
 from support.journal import JournalDouble
 
 A, B = Digest("a" * 64), Digest("b" * 64)
@@ -26,7 +26,7 @@ def journal():
 
 @pytest.fixture
 def catalog(tmp_path):
-    with Catalog(f"sqlite:///{tmp_path}/catalog.db") as catalog:
+    with open_catalog(tmp_path / "catalog.db") as catalog:
         yield catalog
 
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sandseal_host.errors import StoreError
-from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.tokens import Rate, Scope, Tokens
+from support.catalogs import open_catalog
 
 
 @pytest.fixture
 def catalog(tmp_path):
-    with Catalog(f"sqlite:///{tmp_path}/catalog.db") as catalog:
+    with open_catalog(tmp_path / "catalog.db") as catalog:
         yield catalog
 
 
@@ -116,6 +116,6 @@ def test_a_file_that_cannot_be_written_leaves_the_tokens_as_they_are(tokens, tmp
 
 
 def test_another_process_resets_under_a_running_host(tokens, tmp_path):
-    with Catalog(f"sqlite:///{tmp_path}/catalog.db") as other:
+    with open_catalog(tmp_path / "catalog.db") as other:
         path = Tokens(other).reset(tmp_path / "operator.token")
     assert tokens.check(path.read_text().strip()) is not None

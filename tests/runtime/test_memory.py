@@ -3,7 +3,8 @@ import sys
 import numpy as np
 import pytest
 
-from sandseal_host.runtime.memory import DeviceMemory, resident_bytes, system_memory, trim
+from sandseal_host.runtime import memory
+from sandseal_host.runtime.memory import DeviceMemory, resident_bytes, spare_memory, system_memory, trim
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what is resident")
 
@@ -50,3 +51,8 @@ def test_a_control_group_may_have_less(tmp_path):
     assert system_memory(machine, cgroup(tmp_path, "500000\n", 300_000, 100_000)) == DeviceMemory(500_000, 300_000)
     assert system_memory(machine, cgroup(tmp_path, "500000\n", 600_000, 0)) == DeviceMemory(500_000, 0)
     assert system_memory(machine, cgroup(tmp_path, f"{1 << 40}\n", 0, 0)) == DeviceMemory(1000 << 10, 400 << 10)
+
+
+def test_what_is_to_spare_ends_at_the_watermark(monkeypatch):
+    monkeypatch.setattr(memory, "system_memory", lambda: DeviceMemory(1000, 400))
+    assert (spare_memory(0.75), spare_memory(0.5)) == (150, -100)

@@ -175,6 +175,33 @@ async def test_a_run_past_the_latest_deadline_in_it_is_terminated():
 
 
 @lane_test
+async def test_a_run_that_everybody_has_left_is_terminated():
+    runner = Doubler(gate=threading.Event())  # never opens
+    lane = lane_of(runner)
+    waiting = [asyncio.create_task(lane.run(request(number, deadline=NEVER))) for number in range(2)]
+    await asyncio.to_thread(runner.started.wait, 5)
+    for task in waiting:
+        assert lane.statistics().terminated == 0
+        task.cancel()
+        await asyncio.sleep(0.05)
+    await lane.close()
+    assert lane.statistics().terminated == 1
+    assert runner.batches == [[0, 1]]
+
+
+@lane_test
+async def test_a_run_that_would_never_end_does_not_keep_a_lane_from_closing():
+    runner = Doubler(gate=threading.Event())  # never opens
+    lane = lane_of(runner)
+    answer = asyncio.create_task(lane.run(request(1, deadline=NEVER)))
+    await asyncio.to_thread(runner.started.wait, 5)
+    await lane.close(0.05)
+    with pytest.raises(NotReady, match="being unloaded"):
+        await answer
+    assert lane.statistics().terminated == 1
+
+
+@lane_test
 async def test_a_run_that_somebody_waits_for_without_a_deadline_goes_on():
     gate = threading.Event()
     runner = Doubler(gate=gate)

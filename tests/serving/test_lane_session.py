@@ -59,6 +59,7 @@ def test_a_run_without_end_is_broken_off_and_the_lane_serves_on():
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_two_batches_run_at_once_in_buffers_of_their_own():
     async def test():
         async with serving(onnx_models.looping(), instances=2) as lane:

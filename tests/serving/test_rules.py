@@ -75,6 +75,14 @@ def test_versions_that_are_none(value):
         ServingRules(Settings(), f"versions = {value}")
 
 
+def test_texts_have_slots_and_a_context():
+    rules = ServingRules(Settings(slots=4), 'max_context = 1000\n[[models]]\nnames = ["acme.writer"]\nslots = 2')
+    writer, other = rules.generation("acme.writer", 8192), rules.generation("acme.other", 512)
+    assert (writer.slots, writer.context) == (2, 1000)
+    assert (other.slots, other.context) == (4, 512)
+    assert other.queue.classes == CLASSES
+
+
 def test_nothing_widens_what_a_bundle_is_signed_for():
     rule = ServingRules(Settings(), "max_rows = 1000\nmax_delay_us = 1000").of(manifest())
     assert (rule.max_rows, rule.max_delay_s) == (4, 0.0)  # as signed

@@ -167,6 +167,7 @@ SchedulerMachine.TestCase.settings = settings(max_examples=60, stateful_step_cou
 TestScheduler = SchedulerMachine.TestCase
 
 
+@pytest.mark.slow
 @given(
     late=st.lists(st.integers(1, MAX_ROWS), min_size=1, max_size=8),
     urgent=st.lists(st.integers(1, MAX_ROWS), min_size=1, max_size=8),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sandseal_host.api.ports import HostState, ModelEntry
 from sandseal_host.errors import ModelUnknown, Revoked, ShuttingDown
+from sandseal_host.lifecycle.evictions import REASON, Evictions
 from sandseal_host.lifecycle.launcher import Launcher, LoadStatistics
 from sandseal_host.lifecycle.notes import Notes, report
 from sandseal_host.lifecycle.watch import Key, TrustWatch
@@ -38,7 +39,7 @@ class ModelKeeper:
 
     Args:
         registry: the bundles, and which versions should serve.
-        loader: builds models out of bundles.
+        loader: builds models out of bundles; idle models make room where it needs it.
         live: the models.
         watch: admits what is trusted, and remembers what is not.
         receipts: told of every bundle before it serves.
@@ -62,6 +63,9 @@ class ModelKeeper:
         self._registry, self._live, self._watch = registry, live, watch
         self._notes, self._rules, self._settings = notes, rules, settings
         self._launcher = Launcher(registry, loader, live, watch, receipts, settings)
+        self._evictions = Evictions(live, notes, settings.drain_s)
+        self._ledger = loader.ledger
+        self._ledger.give_way = self._evictions.evict
         self.state = HostState.STARTING
         self._loop = asyncio.get_running_loop()
         self._changing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -78,11 +82,12 @@ class ModelKeeper:
 
         Raises:
             Revoked: it is not loaded, and could not be.
+            Evicted: it made room for another model.
         """
         try:
             return self._live.get(name, version)
         except ModelUnknown as unknown:
-            raise self._watch.refusal(name, version) or unknown from None
+            raise self._watch.refusal(name, version) or self._evictions.refusal(name, version) or unknown from None
 
     def index(self) -> Sequence[ModelEntry]:
         """Every accepted version, loaded or not, and the pending ones."""
@@ -112,7 +117,8 @@ class ModelKeeper:
 
     async def unload(self, name: str, version: int | None, *, wait: bool) -> None:
         """Stop serving a model; it stays accepted, and is not loaded at the next start."""
-        if not any(known == name and version in (None, number) for known, number in self.states()):
+        loaded = any(known == name and version in (None, number) for known, number in self.states())
+        if not loaded and not self._evictions.refusal(name, version):
             raise ModelUnknown(f"there is no loaded model {name!r}" + (f" version {version}" if version else ""))
         await self._change(self._unload(name, version), wait=wait)
 
@@ -122,6 +128,14 @@ class ModelKeeper:
             if any(turns.values()):
                 for accepted in reversed(await asyncio.to_thread(self._chosen, name, turns)):
                     await self._restore(accepted)
+
+    async def bring_back(self) -> None:
+        """Load again what made room for others, the latest first, as far as nobody has to go for it."""
+        for (name, version), held in self._evictions.waiting().items():
+            accepted = await asyncio.to_thread(self._registry.find, name, version)
+            spare = await asyncio.to_thread(self._ledger.spare, self._settings.replicas)
+            if max(held, accepted.size) <= spare and self._evictions.refusal(name, version):
+                await self._restore(accepted)
 
     def stopping(self) -> None:
         """Fail readiness and break off loads from now on; what is asked is still answered."""
@@ -222,6 +236,7 @@ class ModelKeeper:
 
     async def _launch(self, accepted: Accepted) -> Model:
         await self._live.settled(*_key(accepted))
+        self._evictions.forget(*_key(accepted))
         try:
             model = await self._launcher.launch(accepted)
         except TrustError as refusal:
@@ -238,6 +253,8 @@ class ModelKeeper:
         last_first = sorted(others, key=lambda version: (version in ready, turns.get(version, 0)), reverse=True)
         beside = self.versions(model.name).beside(last_first)
         gone = self._live.switch(model, beside=beside, drain_s=self._settings.drain_s)
+        for version in others - beside:
+            self._evictions.forget(model.name, version)
         _kept(self._note_ended(gone, f"replaced by version {model.version}"), self._background)
         await asyncio.to_thread(self._registry.intend, model.name, model.version, others - beside)
 
@@ -245,7 +262,12 @@ class ModelKeeper:
         self._last.pop(name, None)
         async with self._changing[name]:
             await asyncio.to_thread(self._registry.dismiss, name, version)
-            await self._take_down(name, version)
+            evicted = self._evictions.forget(name, version)
+            try:
+                await self._take_down(name, version)
+            except ModelUnknown:
+                if not evicted:
+                    raise
 
     async def _take_down(self, name: str, version: int | None) -> None:
         going = [model for model in self._live.ready(name) if version in (None, model.version)]
@@ -260,6 +282,7 @@ class ModelKeeper:
                 await self._take_down(*key)
             await asyncio.to_thread(self._registry.delete, accepted.id)
             self._accepted.discard(key)
+            self._evictions.forget(*key)
             self._watch.note(key, None)
 
     async def _resign(self, accepted: Accepted) -> None:
@@ -274,6 +297,8 @@ class ModelKeeper:
             return IndexEntry(name, version, ModelState.REVOKED, refusal.message)
         if (name, version) not in self._accepted:
             return self._pending.get((name, version)) or IndexEntry(name, version, ModelState.PENDING, "")
+        if self._evictions.refusal(name, version):
+            return IndexEntry(name, version, ModelState.UNLOADED, REASON)
         left_out = not self.versions(name).takes(version)
         why = "not one of the versions that the operator serves" if left_out else "unloaded"
         return IndexEntry(name, version, ModelState.UNLOADED, why)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +45,12 @@ class Database:
         try:
             with _translated(), self._writer.begin() as connection:
                 _upgrade(connection)
+            self._file = _DatabaseFile.of(self._engine)
         except BaseException:
             self.close()
             raise
+        if self._file:
+            event.listen(self._engine, "do_connect", self._file.require)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -58,6 +63,8 @@ class Database:
     def writing(self) -> Iterator[Session]:
         """A session in one transaction: all of the block is stored at its end, or nothing."""
         self._require_open()
+        if self._file:
+            self._file.require()
         with _translated(), Session(self._writer) as session, session.begin():
             yield session
 
@@ -69,6 +76,43 @@ class Database:
     def _require_open(self) -> None:
         if self._closed:  # the engine would open new connections
             raise StoreError("the catalog is closed", hint="open it again")
+
+
+@dataclass(frozen=True, slots=True)
+class _DatabaseFile:
+    """The file of an SQLite database. What is written to one that was deleted is gone with the process."""
+
+    path: Path
+    identity: tuple[int, int]
+
+    @classmethod
+    def of(cls, engine: Engine) -> "_DatabaseFile | None":
+        """The file of an engine that is connected; None where there is none."""
+        if engine.dialect.name != "sqlite" or engine.url.database in (None, "", ":memory:"):
+            return None
+        path = Path(str(engine.url.database)).absolute()
+        return cls(path, cls._identity(path))
+
+    def require(self, *_: object) -> None:
+        """Check that it is still there.
+
+        Raises:
+            StoreError: it was removed, or another one is in its place.
+        """
+        try:
+            same = self._identity(self.path) == self.identity
+        except OSError:
+            same = False
+        if not same:
+            raise StoreError(
+                f"the catalog's file {self.path} was removed or replaced under the running host",
+                hint="put the same file back; or stop the host, put a backup there, and start it again",
+            )
+
+    @staticmethod
+    def _identity(path: Path) -> tuple[int, int]:
+        found = path.stat()
+        return found.st_dev, found.st_ino
 
 
 @contextmanager
@@ -104,14 +148,22 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
+@cache
+def _migrations() -> ScriptDirectory:
+    """The migrations, which are read once a process."""
+    return ScriptDirectory(str(_MIGRATIONS))
+
+
 def _upgrade(connection: Connection) -> None:
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     current = MigrationContext.configure(connection).get_current_revision()
+    if current == _migrations().get_current_head():
+        return
+    known = {script.revision for script in _migrations().walk_revisions()}
     if current is not None and current not in known:
         raise StoreError(
             f"the catalog has schema {current}, this version of sandseal knows {', '.join(sorted(known))}",
             hint="run the version of sandseal that wrote it, or a newer one",
         )
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     command.upgrade(config, "head")

@@ -169,7 +169,7 @@ class Intake:
             return None
         statement = verify_statement(signatures, self._policy()).statement
         manifest = self.manifest(statement)
-        weights = manifest.model.external_data
+        weights = manifest.model.weights
         if any(name in weights for stage in manifest.stages for name in (stage.plugin, *stage.assets)):
             return None  # plugins get bytes
         return self._views.open(bundle_id, [statement.by_name[name] for name in weights])

@@ -30,7 +30,8 @@ class ReceiptDesk:
     def know(self, bundle: Bundle) -> None:
         """Remember the plugins of a bundle that will answer."""
         digests = {resource.name: resource.digest for resource in bundle.statement.resources}
-        stages = {"pre": bundle.manifest.pre, "post": bundle.manifest.post}
+        manifest = bundle.manifest
+        stages = {"pre": manifest.pre, "logits": manifest.logits, "post": manifest.post}
         self._plugins[bundle.id.hex] = {name: digests[stage.plugin] for name, stage in stages.items() if stage}
 
     def write(

@@ -53,6 +53,8 @@ class Rate:
 
 
 UNLIMITED = Rate()
+LEAST_RATE, MOST_RATE = 1e-6, 1e9
+"""What a limit may be, a second: the least is one in eleven days."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,10 @@ class CudaStream:
         """See `Stream.download`; the target is pinned."""
         driver.copy_out(target.ctypes.data, source, target.nbytes, self.pointer)
 
+    def move(self, target: int, source: int, size: int) -> None:
+        """See `Stream.move`."""
+        driver.copy_within(target, source, size, self.pointer)
+
     def record(self) -> "CudaEvent":
         """See `Stream.record`."""
         event = import_torch().cuda.Event(blocking=True)  # who waits sleeps: no core spins

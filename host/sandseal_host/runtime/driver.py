@@ -51,6 +51,15 @@ def copy_out(target: int, source: int, size: int, stream: int) -> None:
     check(_copies()[1](target, source, size, stream), "refuses a copy from the device")
 
 
+def copy_within(target: int, source: int, size: int, stream: int) -> None:
+    """Begin a copy from one address on the device to another, behind what is on the stream.
+
+    Raises:
+        DeviceUnavailable: the driver refuses it.
+    """
+    check(_copies()[2](target, source, size, stream), "refuses a copy on the device")
+
+
 def check(status: int, what: str) -> None:
     """See that the driver did what it was asked.
 
@@ -62,13 +71,13 @@ def check(status: int, what: str) -> None:
 
 
 @cache
-def _copies() -> tuple[Callable[..., int], Callable[..., int]]:
-    """The driver's two; they return at once, so that giving the interpreter lock away would cost more than it gives."""
+def _copies() -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
+    """The driver's; they return at once, so that giving the interpreter lock away would cost more than it gives."""
     driver = _load(ctypes.PyDLL)
     address = ctypes.c_uint64  # also of the stream, which is a pointer
-    into, out = driver.cuMemcpyHtoDAsync_v2, driver.cuMemcpyDtoHAsync_v2
-    into.argtypes = out.argtypes = [address, address, ctypes.c_size_t, address]
-    return into, out
+    into, out, within = driver.cuMemcpyHtoDAsync_v2, driver.cuMemcpyDtoHAsync_v2, driver.cuMemcpyDtoDAsync_v2
+    into.argtypes = out.argtypes = within.argtypes = [address, address, ctypes.c_size_t, address]
+    return into, out, within
 
 
 def _load(kind: type[ctypes.CDLL]) -> Any:

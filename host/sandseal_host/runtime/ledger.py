@@ -9,8 +9,10 @@ from threading import Lock
 from weakref import WeakKeyDictionary
 
 from sandseal_host.errors import HostError, MemoryExhausted
+from sandseal_host.runtime.decoder import Decoder, DecoderStatistics
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.devices import Devices
+from sandseal_host.runtime.memory import DeviceMemory
 from sandseal_host.runtime.session import Session, SessionStatistics
 
 Holder = tuple[str, int]
@@ -54,14 +56,14 @@ class MemoryLedger:
 
     def __init__(self, devices: Devices, watermark: float) -> None:
         self._devices, self._watermark = devices, watermark
-        self._sessions: WeakKeyDictionary[Session, Holder] = WeakKeyDictionary()
+        self._sessions: WeakKeyDictionary[Session | Decoder, Holder] = WeakKeyDictionary()
         self._lock = Lock()  # around the sessions: they are entered by the threads that build them
         self._promised: Counter[Device] = Counter()
         self._evicted: Counter[Device] = Counter()
         self.give_way: Callable[[Collection[Holder]], Awaitable[bool]] = _nobody
         """Unloads the one of these that was idle longest; False where none is idle. Set by who can."""
 
-    def enter(self, session: Session, holder: Holder) -> None:
+    def enter(self, session: Session | Decoder, holder: Holder) -> None:
         """Count a session until it is closed."""
         with self._lock:
             self._sessions[session] = holder
@@ -85,6 +87,10 @@ class MemoryLedger:
                 promises.callback(self._promised.subtract, {device: need})
             yield
 
+    def spare(self, replicas: int) -> int:
+        """Bytes that a model may take of each of so many devices before anybody has to make room for it; blocks."""
+        return min(self._look(device)[2] for device in self._devices.choose(replicas))
+
     def statistics(self) -> Iterator[tuple[Mapping[str, str], DeviceStatistics]]:
         """Each device's figures, labelled with its name."""
         for device in self._devices:
@@ -101,7 +107,7 @@ class MemoryLedger:
                 ),
             )
 
-    def session_statistics(self) -> Iterator[tuple[Mapping[str, str], SessionStatistics]]:
+    def session_statistics(self) -> Iterator[tuple[Mapping[str, str], SessionStatistics | DecoderStatistics]]:
         """Each session's figures, labelled with model, version and device."""
         for device in self._devices:
             for session, (name, version) in self._on(device):
@@ -116,9 +122,7 @@ class MemoryLedger:
 
     async def _make_room(self, device: Device, name: str, need: int) -> None:
         while True:
-            memory = await asyncio.to_thread(device.memory)
-            free = memory.free - self._promised[device]
-            spare = free - (1 - self._watermark) * memory.total
+            memory, free, spare = await asyncio.to_thread(self._look, device)
             if need <= spare or need * _SMALL < memory.total or not memory.total:
                 break
             if not await self.give_way({holder for _, holder in self._on(device) if holder[0] != name}):
@@ -132,9 +136,15 @@ class MemoryLedger:
                 device=str(device), need=need, free=free, total=memory.total,
             )  # fmt: skip
 
-    def _on(self, device: Device) -> list[tuple[Session, Holder]]:
+    def _look(self, device: Device) -> tuple[DeviceMemory, int, int]:
+        """A device's memory, the bytes of it that nobody has or was promised, and those of them below the watermark."""
+        memory = device.memory()
+        free = memory.free - self._promised[device]
+        return memory, free, free - int((1 - self._watermark) * memory.total)
+
+    def _on(self, device: Device) -> list[tuple[Session | Decoder, Holder]]:
         return [(session, holder) for session, holder in self._open() if session.device == device]
 
-    def _open(self) -> list[tuple[Session, Holder]]:
+    def _open(self) -> list[tuple[Session | Decoder, Holder]]:
         with self._lock:
             return [(session, holder) for session, holder in self._sessions.items() if not session.closed]

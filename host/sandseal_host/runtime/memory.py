@@ -50,6 +50,12 @@ def system_memory(proc: Path = _PROC, cgroup: Path = _CGROUP) -> DeviceMemory:
     return DeviceMemory(min(limit, total), max(0, min(limit - held, free)))
 
 
+def spare_memory(watermark: float) -> int:
+    """Bytes that the process may have until so much of the machine's memory, or of its share of it, is in use."""
+    memory = system_memory()
+    return memory.free - int((1 - watermark) * memory.total)
+
+
 def trim() -> None:
     """Hand freed memory back to the system.
 

@@ -8,6 +8,7 @@ import onnxruntime
 
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import Tensor
+from sandseal_signing.variants import Precision
 
 
 class Replicas:
@@ -17,9 +18,11 @@ class Replicas:
 
     Args:
         sessions: one a device.
+        precision: what their graph computes in.
     """
 
-    def __init__(self, sessions: Sequence[Session]) -> None:
+    def __init__(self, sessions: Sequence[Session], precision: Precision = Precision.FP32) -> None:
+        self.precision = precision
         self._sessions = tuple(sessions)
         self._turns = cycle(self._sessions)
         self._mine = threading.local()

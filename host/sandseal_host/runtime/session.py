@@ -1,7 +1,7 @@
 """A model loaded on a device: verified bytes in, batches of rows through, memory back at the end."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -9,27 +9,25 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
 from sandseal_host.errors import ModelFailed, ModelInvalid, NotReady
 from sandseal_host.runtime.binding import Binding
 from sandseal_host.runtime.device import Device
-from sandseal_host.runtime.failures import load_failure, run_failure
+from sandseal_host.runtime.failures import run_failure
 from sandseal_host.runtime.feeds import Feeds
 from sandseal_host.runtime.graph import check_graph, has_control_flow
 from sandseal_host.runtime.graphed_binding import GraphedBinding, has_graph
+from sandseal_host.runtime.opening import open_core
 from sandseal_host.runtime.signature import check_signature
 from sandseal_host.runtime.staged_binding import StagedBinding
 from sandseal_host.runtime.staging import Staging
 from sandseal_host.runtime.text import from_strings
-from sandseal_host.tensors import KINDS, Tensor
+from sandseal_host.tensors import Tensor, blank
 from sandseal_signing.manifest import DataType, ModelSpec, TensorSpec
 
 _Binding = Binding | StagedBinding | GraphedBinding | Feeds
-
-_SILENT = 4  # log severity: what goes wrong comes as exceptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +116,11 @@ class Session:
         """
         before = device.used()
         locations = check_graph(spec, model)
-        options = _options(device, threads)
-        if folder is not None:
-            beside = folder.joinpath(*spec.file.split("/")[:-1])
-            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(beside))
         staging = device.staging()
-        weights = _external(spec, external, locations) if folder is None else {}
         graphs = graphs and staging is not None and has_graph(spec) and not has_control_flow(model)
-        with staging.gate.shared() if staging is not None else nullcontext():
-            core = _load(spec, model, weights, options, device.providers(staging, graphs=graphs))
+        core = open_core(
+            spec, model, external, locations, device, staging, folder=folder, threads=threads, graphs=graphs
+        )
         session = cls(spec, core, device, min(spec.batching.max_rows, max_rows or spec.batching.max_rows))
         session._staging, session._graph_rows = staging, session._max_rows if graphs else 0
         try:
@@ -311,46 +305,6 @@ class Session:
         return tuple(_zeros(spec, rows if self._batched else 1) for spec in self._spec.inputs)
 
 
-def _options(device: Device, threads: int) -> onnxruntime.SessionOptions:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads  # never the default: it pins threads, which containers forbid
-    options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False  # grows with every new shape (onnxruntime#11118)
-    options.log_severity_level = _SILENT
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    device.configure(options)
-    return options
-
-
-def _load(
-    spec: ModelSpec,
-    model: bytes,
-    external: Mapping[str, bytes],
-    options: onnxruntime.SessionOptions,
-    providers: Sequence[tuple[str, dict[str, Any]]],
-) -> onnxruntime.InferenceSession:
-    if external:
-        buffers = list(external.values())
-        options.add_external_initializers_from_files_in_memory(
-            list(external), buffers, [len(buffer) for buffer in buffers]
-        )
-    try:
-        core = onnxruntime.InferenceSession(model, options, providers=providers, enable_fallback=0)
-    except Exception as error:
-        raise load_failure(error, spec.file) from error
-    core._model_bytes = None  # else the graph's bytes stay as long as the session
-    return core
-
-
-def _external(spec: ModelSpec, external: Mapping[str, bytes], locations: Sequence[str]) -> Mapping[str, bytes]:
-    """The external files' bytes by the locations under which the graph knows them."""
-    folder = spec.file[: spec.file.rfind("/") + 1]
-    missing = [location for location in locations if folder + location not in external]
-    if missing:
-        raise ModelInvalid(f"{spec.file} needs {missing}, which were not handed over", missing=missing)
-    return {location: external[folder + location] for location in locations}
-
-
 def _parts(spec: TensorSpec, array: NDArray[Any], ranges: Sequence[tuple[int, int]]) -> list[Tensor]:
     """The ranges of an output's rows, each as a tensor; the whole array where there is but one."""
     name, dtype = spec.name, spec.dtype
@@ -364,7 +318,4 @@ def _parts(spec: TensorSpec, array: NDArray[Any], ranges: Sequence[tuple[int, in
 
 def _zeros(spec: TensorSpec, rows: int) -> Tensor:
     """An input of zeros (empty strings), with free axes of size 1."""
-    shape = tuple(rows if axis == "batch" else 1 if isinstance(axis, str) else axis for axis in spec.shape)
-    kind = KINDS[spec.dtype]
-    data = np.zeros(shape if kind.size else 4 * int(np.prod(shape)), kind.numpy)
-    return Tensor(spec.name, spec.dtype, shape, data)
+    return blank(spec, tuple(rows if axis == "batch" else 1 if isinstance(axis, str) else axis for axis in spec.shape))

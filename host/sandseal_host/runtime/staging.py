@@ -40,6 +40,10 @@ class Stream(Protocol):
         """Copy from an address on the device, as much as the target holds."""
         ...
 
+    def move(self, target: int, source: int, size: int) -> None:
+        """Copy from one address on the device to another."""
+        ...
+
     def record(self) -> Event:
         """The point behind all that was begun so far."""
         ...

@@ -29,6 +29,21 @@ class Cut:
     waited_s: float
 
 
+@record
+class Explanation:
+    """What a queue is doing, and why.
+
+    Args:
+        waiting: requests, by class.
+        running: batches that run.
+        cuts: the last batches, oldest first.
+    """
+
+    waiting: Mapping[str, int]
+    running: int
+    cuts: tuple[Cut, ...]
+
+
 class Cuts:
     """Counts the batches of a scheduler.
 

@@ -1,15 +1,17 @@
 """One model's lane: a scheduler, the threads that run its batches, and the futures of those who wait."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from time import monotonic, time
 
-from sandseal_host.errors import DeadlineExpired, HostError, NotReady
+from sandseal_host.errors import ClientGone, DeadlineExpired, HostError, NotReady
 from sandseal_host.serving.batch import Batch
-from sandseal_host.serving.cuts import Cut
+from sandseal_host.serving.cuts import Explanation
 from sandseal_host.serving.ports import BatchRunner, Waiter
+from sandseal_host.serving.recording import Recording
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.serving.run import Run
 from sandseal_host.serving.runtimes import RunTimes
@@ -32,7 +34,7 @@ class LaneStatistics:
         scheduler: its queue and batches.
         inline: batches that ran on the event loop's thread.
         threaded: batches that ran on the lane's threads.
-        terminated: batches of those whose run was broken off, past the latest deadline in it.
+        terminated: batches of those whose run was broken off: past the latest deadline in it, or wanted by nobody.
     """
 
     scheduler: SchedulerStatistics
@@ -71,6 +73,7 @@ class Lane:
         self._scheduler = Scheduler(settings)
         self._workers = Workers(runner, settings.instances, name, self._loop, self._settle, settle)
         self._run_times = RunTimes()
+        self._runs: set[Run] = set()  # on threads
         self._pumping = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -79,11 +82,13 @@ class Lane:
         self._idle = asyncio.Event()
         self._inline = self._threaded = self._terminated = 0
         self.tally = Tally()
+        self._recordings: tuple[Recording, ...] = ()
 
     async def run(self, request: Request) -> Response:
         """Answer a request with the model's outputs; `timings` has `queue` and `run`.
 
-        A caller that is cancelled leaves the queue at once. A run is broken off past the latest deadline in its batch.
+        A caller that is cancelled leaves the queue at once. A run is broken off past the latest deadline in its batch,
+        and when nobody in it is left who wants an answer.
 
         Raises:
             RequestInvalid, QueueFull, DeadlineImpossible, DeadlineExpired: see `Scheduler.add`.
@@ -110,20 +115,26 @@ class Lane:
         if self._closing:
             raise self._closed()
         ticket = Ticket(request, self._runner.bucket(request.inputs), answer)
-        self._scheduler.add(ticket, monotonic())
+        now = monotonic()
+        for recording in self._recordings:
+            recording.note(request, now)
+        self._scheduler.add(ticket, now)
         self._pump_soon()
         return ticket
 
     def forget(self, ticket: Ticket) -> None:
         """Take out a request that nobody wants an answer for; its answer must be `done`."""
-        self._scheduler.discard(ticket.request.id)
+        if self._scheduler.discard(ticket.request.id) is None:
+            for run in self._runs:
+                if all(other.answer.done() for other in run.batch.tickets):
+                    run.terminate(ClientGone("nobody in the batch wants an answer any more"))
         self._note_idle()
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Take no more requests, answer those that wait and run, and end the threads.
 
         Args:
-            timeout_s: seconds after which what still waits is refused; None = no bound. A running batch always ends.
+            timeout_s: seconds after which what still waits is refused, and what runs is broken off; None = no bound.
         """
         self._closing = True
         self._note_idle()
@@ -132,6 +143,8 @@ class Lane:
         except TimeoutError:
             for ticket in self._scheduler.clear():
                 _refuse(ticket, self._closed())
+            for run in self._runs:
+                run.terminate(self._closed())
             self._note_idle()
             await self._idle.wait()
         if self._timer is not None:
@@ -145,9 +158,26 @@ class Lane:
             _refuse(ticket, self._closed())
         self._note_idle()
 
-    def explain(self) -> tuple[Cut, ...]:
-        """The last batches, oldest first: why each was cut."""
-        return self._scheduler.explain()
+    @contextmanager
+    def recorded(self) -> Iterator[Recording]:
+        """Take down when requests arrive, and in which shapes, for as long as the block lasts."""
+        recording = Recording(monotonic())
+        self._recordings += (recording,)
+        try:
+            yield recording
+        finally:
+            self._recordings = tuple(each for each in self._recordings if each is not recording)
+
+    @property
+    def refused(self) -> int:
+        """Requests that were refused, or whose time ran out while they waited."""
+        scheduler = self._scheduler.statistics()
+        return scheduler.expired + sum(scheduler.refused.values())
+
+    def explain(self) -> Explanation:
+        """What waits and runs, and why the last batches were cut."""
+        statistics = self._scheduler.statistics()
+        return Explanation(statistics.waiting, statistics.running, self._scheduler.explain())
 
     @property
     def settings(self) -> SchedulerSettings:
@@ -182,18 +212,19 @@ class Lane:
                 self._settle(run)
                 break  # the rest in the next turn: the loop has others to serve
             self._threaded += 1
-            self._workers.submit(self._terminable(batch, now))
+            run = self._terminable(batch, now)
+            self._runs.add(run)
+            self._workers.submit(run)
         if not self._pumping:
             self._set_timer(now)
         self._note_idle()
 
     def _terminable(self, batch: Batch, now: float) -> Run:
-        """A run that is broken off when nobody in it wants an answer any more."""
-        latest = batch.latest_deadline
-        if latest == float("inf"):
-            return Run(batch)
+        """A run that is broken off past the latest deadline in its batch."""
         run = Run(batch, self._runner.handle())
-        run.timer = self._loop.call_later(max(0.0, latest - now), run.terminate)
+        if (latest := batch.latest_deadline) < float("inf"):
+            why = DeadlineExpired("the run was broken off: it took longer than every deadline in its batch")
+            run.timer = self._loop.call_later(max(0.0, latest - now), run.terminate, why)
         return run
 
     def _settle(self, run: Run) -> None:
@@ -201,7 +232,8 @@ class Lane:
         batch, began = run.batch, run.began
         if run.timer is not None:
             run.timer.cancel()
-            self._terminated += run.terminated
+        self._terminated += run.terminated
+        self._runs.discard(run)
         self._scheduler.done(batch, run.ended)
         self._run_times.record(batch, run.cost)
         run_s = run.ended - began

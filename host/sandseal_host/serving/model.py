@@ -2,78 +2,42 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
-from sandseal_host.errors import CircuitOpen, HostError, NotReady, PluginBadOutput, RequestInvalid, Revoked
+from sandseal_host.errors import (
+    CircuitOpen,
+    HostError,
+    NotReady,
+    PluginBadOutput,
+    Revoked,
+    UnsupportedRequest,
+)
+from sandseal_host.serving.cache import ModelCacheStatistics
 from sandseal_host.serving.claim import Claim, hand_over
-from sandseal_host.serving.guarded_stage import GuardedStage, Staged, StageStatistics
-from sandseal_host.serving.lane import Lane, LaneStatistics
-from sandseal_host.serving.ports import BatchRunner, Cancellable, Closeable, Waiter
+from sandseal_host.serving.cuts import Explanation
+from sandseal_host.serving.generation.lane import GenerationLane
+from sandseal_host.serving.generation.request import GenerationRequest
+from sandseal_host.serving.generation.stream import Stream
+from sandseal_host.serving.generation.text import Text
+from sandseal_host.serving.guarded_stage import Staged
+from sandseal_host.serving.lane import Lane
+from sandseal_host.serving.no_rows import no_rows
+from sandseal_host.serving.parts import ModelParts, ModelStatistics
+from sandseal_host.serving.ports import Cancellable, Waiter
+from sandseal_host.serving.recording import Recording
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
+from sandseal_host.serving.sequences import Sequence
 from sandseal_host.serving.states import ModelState
 from sandseal_host.serving.tally import Served
 from sandseal_host.serving.turns import Turns
-from sandseal_host.tensors import KINDS, Tensor
-from sandseal_signing.manifest import Manifest, TensorSpec
-
-
-@dataclass(frozen=True, slots=True)
-class ModelParts:
-    """What a loaded model runs on; the model closes them when it is unloaded.
-
-    Args:
-        runner: the session.
-        lane: its queue and threads.
-        pre: makes the model's inputs out of the public ones.
-        post: makes the public outputs out of the model's.
-        resident: by device: bytes that loading them took.
-        bundle: what the runner still reads from.
-    """
-
-    runner: BatchRunner
-    lane: Lane
-    pre: GuardedStage | None = None
-    post: GuardedStage | None = None
-    resident: Mapping[str, int] = field(default_factory=dict)
-    bundle: Closeable | None = None
-
-    @property
-    def staged(self) -> bool:
-        """Whether there is more to a request's way than the lane."""
-        return self.pre is not None or self.post is not None
-
-    def close(self) -> None:
-        """Give all memory back, and last of all what it lay in; blocks."""
-        for part in (self.pre, self.post, self.runner, self.bundle):
-            if part is not None:
-                part.close()
-
-
-@dataclass(frozen=True, slots=True)
-class ModelStatistics:
-    """A model's counts.
-
-    Args:
-        state: the present one.
-        in_flight: requests that are not answered yet.
-        resident_bytes: how much the process grew by loading it.
-        lane: None until it is loaded.
-        pre, post: None until it is loaded, and without such a stage.
-    """
-
-    state: ModelState
-    in_flight: int
-    resident_bytes: int
-    lane: LaneStatistics | None
-    pre: StageStatistics | None = None
-    post: StageStatistics | None = None
+from sandseal_host.tensors import Tensor
+from sandseal_signing.manifest import Manifest
+from sandseal_signing.variants import Precision
 
 
 class Model:
@@ -109,6 +73,11 @@ class Model:
     def version(self) -> int:
         """The model's version."""
         return self.manifest.version
+
+    @property
+    def precision(self) -> Precision | None:
+        """See `ModelParts`; None as well until it is loaded."""
+        return self._parts.precision if self._parts else None
 
     def advance(self, state: ModelState) -> None:
         """Go on to the next state.
@@ -149,6 +118,7 @@ class Model:
             task.cancel()
         if self._parts is not None:
             self._parts.lane.withdraw(self._refusal)
+            self._parts.forget()
 
     @property
     def idle_s(self) -> float:
@@ -178,8 +148,8 @@ class Model:
         self._in_flight += 1
         try:
             if parts.staged or not request.rows:
-                return await self._staged(parts, request)
-            return await parts.lane.run(request)
+                return await self._answer(parts, request)
+            return await self._lane(parts).run(request)
         finally:
             self._release()
 
@@ -197,10 +167,40 @@ class Model:
             task = asyncio.get_running_loop().create_task(self.infer(request))
             task.add_done_callback(partial(hand_over, waiter))
             return task
-        claim = Claim(parts.lane, waiter, self._release)
+        claim = Claim(self._lane(parts), waiter, self._release)
         claim.submit(request)
         self._in_flight += 1
         return claim
+
+    def generate(self, request: GenerationRequest) -> Stream:
+        """Begin to answer a prompt; call `text` for its tokens before.
+
+        Raises:
+            NotReady: the model is not loaded, or no longer.
+            UnsupportedRequest: it does not generate text.
+            HostError: as `GenerationLane.generate` raises.
+        """
+        lane = self._usable().lane
+        if not isinstance(lane, GenerationLane):
+            raise self._no_text()
+        self._in_flight += 1
+        try:
+            return lane.generate(request, self._release)
+        except Exception:
+            self._release()
+            raise
+
+    @property
+    def text(self) -> Text:
+        """What makes prompts of text and messages; to be used within `hold`.
+
+        Raises:
+            NotReady, UnsupportedRequest: see `generate`.
+        """
+        text = self._usable().text
+        if text is None:
+            raise self._no_text()
+        return text
 
     async def drain(self, timeout_s: float | None = None) -> None:
         """Answer what is in flight.
@@ -225,6 +225,7 @@ class Model:
         parts, self._parts = self._parts, None
         if parts is not None:
             await parts.lane.close()
+            parts.forget()
             await asyncio.to_thread(parts.close)
 
     @property
@@ -250,8 +251,14 @@ class Model:
             return ModelStatistics(self.state, self._in_flight, 0, None)
         parts = self._parts
         pre, post = (stage.statistics() if stage else None for stage in (parts.pre, parts.post))
-        lane = parts.lane.statistics()
-        return ModelStatistics(self.state, self._in_flight, sum(parts.resident.values()), lane, pre, post)
+        lane, resident = parts.lane, sum(parts.resident.values())
+        if isinstance(lane, GenerationLane):
+            return ModelStatistics(self.state, self._in_flight, resident, None, pre, post, lane.statistics())
+        cache = parts.cache.statistics() if parts.cache else None
+        sequences = parts.sequences.statistics() if parts.sequences else None
+        return ModelStatistics(
+            self.state, self._in_flight, resident, lane.statistics(), pre, post, cache=cache, sequences=sequences
+        )
 
     @property
     def settings(self) -> SchedulerSettings:
@@ -262,6 +269,26 @@ class Model:
         """
         return self._usable().lane.settings
 
+    def explain(self) -> Explanation:
+        """What waits and runs, and why the last batches were cut.
+
+        Raises:
+            NotReady: the model is not loaded, or no longer.
+        """
+        return self._usable().lane.explain()
+
+    def recorded(self) -> AbstractContextManager[Recording]:
+        """See `Lane.recorded`.
+
+        Raises:
+            NotReady: the model is not loaded, or no longer.
+            UnsupportedRequest: it generates text.
+        """
+        lane = self._usable().lane
+        if not isinstance(lane, Lane):
+            raise UnsupportedRequest(f"{self.name} generates text: it has no batches to record")
+        return lane.recorded()
+
     def served(self) -> Served:
         """What it answered since it was loaded.
 
@@ -269,11 +296,12 @@ class Model:
             NotReady: the model is not loaded, or no longer.
         """
         parts = self._usable()
-        tally, scheduler = parts.lane.tally, parts.lane.statistics().scheduler
+        tally = parts.lane.tally
+        cache = parts.cache.statistics() if parts.cache else ModelCacheStatistics(0, 0, 0.0, 0.0)
         return Served(
-            requests=tally.requests,
+            requests=tally.requests + cache.hits_total,
             rows=tally.rows,
-            failed=tally.failed + scheduler.expired + sum(scheduler.refused.values()),
+            failed=tally.failed + parts.lane.refused,
             queue_s=tally.queue_s,
             run_s=tally.run_s,
             pre_s=self._pre_s,
@@ -281,6 +309,10 @@ class Model:
             last=tally.last,
             batches=dict(tally.batches),
             resident=parts.resident,
+            hits=cache.hits_total,
+            hits_s=cache.hits_s,
+            misses=cache.misses_total,
+            misses_s=cache.misses_s,
         )
 
     def __repr__(self) -> str:
@@ -294,7 +326,24 @@ class Model:
             raise NotReady(f"{self!r} is {self.state}", model=self.name, state=str(self.state))
         return parts
 
-    async def _staged(self, parts: ModelParts, request: Request) -> Response:
+    def _lane(self, parts: ModelParts) -> Lane:
+        if isinstance(parts.lane, GenerationLane):
+            raise UnsupportedRequest(f"{self!r} generates text, which is no single answer", hint="ask it to generate")
+        return parts.lane
+
+    def _no_text(self) -> UnsupportedRequest:
+        return UnsupportedRequest(f"{self!r} does not generate text", hint="ask for its inference")
+
+    async def _answer(self, parts: ModelParts, request: Request) -> Response:
+        """The answer of a model that does more than to run."""
+        if parts.cache is not None:
+            return await parts.cache.answer(request, partial(self._staged, parts))
+        if parts.sequences is not None:
+            async with parts.sequences.step(request) as sequence:
+                return await self._staged(parts, request, sequence)
+        return await self._staged(parts, request)
+
+    async def _staged(self, parts: ModelParts, request: Request, sequence: Sequence | None = None) -> Response:
         timings: dict[str, float] = {}
         left_out: list[str] = []
         if parts.pre is not None:
@@ -308,7 +357,9 @@ class Model:
             self._pre_s += timings["pre"]
             if skipped:
                 left_out.append("pre")
-        response = await parts.lane.run(request) if request.rows else self._nothing(request)
+        response = (
+            await _run(self._lane(parts), request, sequence) if request.rows else no_rows(self.manifest.model, request)
+        )
         timings.update(response.timings)
         outputs = response.outputs
         if parts.post is not None:
@@ -339,30 +390,11 @@ class Model:
 
     def _rows(self, inputs: tuple[Tensor, ...]) -> int:
         """Rows of the model's inputs as the pre stage made them."""
-        specs = self.manifest.model.inputs
+        specs = self.manifest.model.plain_inputs
         rows = {t.rows for t, spec in zip(inputs, specs, strict=True) if spec.batched} or {1}
         if len(rows) > 1:
             raise PluginBadOutput(f"the pre stage made inputs of {sorted(rows)} rows for one request")
         return rows.pop()
-
-    def _nothing(self, request: Request) -> Response:
-        """The answer to no rows, without a run: outputs without rows, free axes as in the inputs or 0.
-
-        Raises:
-            RequestInvalid: an output does not count rows, so that there is something to run for.
-        """
-        for spec in self.manifest.model.outputs:
-            if not spec.batched:  # it would be as large as whoever asks likes
-                raise RequestInvalid(
-                    f"the request has no rows, and output {spec.name!r} is not counted in rows",
-                    hint="send at least one row",
-                )
-        sizes = {
-            axis: size
-            for tensor, spec in zip(request.inputs, self.manifest.model.inputs, strict=True)
-            for axis, size in zip(spec.shape, tensor.shape, strict=True)
-        }
-        return Response(tuple(_empty(spec, sizes) for spec in self.manifest.model.outputs))
 
     def _release(self) -> None:
         self._in_flight -= 1
@@ -374,6 +406,9 @@ class Model:
             self._quiet.set()
 
 
-def _empty(spec: TensorSpec, sizes: Mapping[int | str, int]) -> Tensor:
-    shape = tuple(axis if isinstance(axis, int) else sizes.get(axis, 0) for axis in spec.shape)
-    return Tensor(spec.name, spec.dtype, shape, np.zeros(shape, KINDS[spec.dtype].numpy))
+async def _run(lane: Lane, request: Request, sequence: Sequence | None) -> Response:
+    """Run a request, as the next step of its sequence where it is one."""
+    if sequence is None:
+        return await lane.run(request)
+    response = await lane.run(sequence.feed(request))
+    return Response(sequence.advance(request.rows, response.outputs), response.timings)

@@ -34,6 +34,21 @@ CLASSES: Mapping[str, ServiceClass] = {c.name: c for c in (REALTIME, STANDARD, B
 
 
 @record
+class Step:
+    """Where in a sequence a request stands.
+
+    Args:
+        id: what its tenant calls the sequence.
+        start: it begins it.
+        end: it is the last one.
+    """
+
+    id: str
+    start: bool = False
+    end: bool = False
+
+
+@record
 class Request:
     """One inference as the edge hands it in; knows neither HTTP nor any process.
 
@@ -46,6 +61,7 @@ class Request:
         arrival: seconds on the monotonic clock.
         deadline: seconds on the monotonic clock after which nobody wants the answer.
         parameters: the request's own parameters as UTF-8 JSON, for the plugins.
+        step: where in its sequence it stands; None where it names none.
     """
 
     id: int
@@ -56,6 +72,7 @@ class Request:
     arrival: float
     deadline: float
     parameters: bytes = b"{}"
+    step: Step | None = None
 
 
 @record

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from sandseal_host.errors import SettingsInvalid
+from sandseal_host.serving.generation.settings import GenerationSettings
 from sandseal_host.serving.request import ServiceClass
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.versions import VersionPolicy
 from sandseal_host.settings import Settings
 from sandseal_signing.manifest import Manifest
 from sandseal_signing.schema import MAX_INTEGER, Node
+from sandseal_signing.variants import Precision
 
 _MAX_SECONDS = 86_400
 _MAX_WEIGHT = 1_000_000
@@ -26,6 +28,8 @@ class _Rule:
     names: tuple[str, ...]
     settings: SchedulerSettings
     versions: VersionPolicy
+    precision: Precision | None
+    generation: GenerationSettings
 
 
 class ServingRules:
@@ -50,7 +54,20 @@ class ServingRules:
                 max_requests=settings.max_queue,
             ),
         )
-        self._default = _Rule(("*",), default, _versions(root, VersionPolicy()))
+        generation = GenerationSettings(
+            slots=settings.slots,
+            context=settings.max_context,
+            chunk=settings.prefill_tokens,
+            host_bytes=settings.kv_host_mib << 20,
+            read_s=settings.slow_s,
+        )
+        self._default = _Rule(
+            ("*",),
+            default,
+            _versions(root, VersionPolicy()),
+            _precision(root, None),
+            _generation(root, generation),
+        )
         self._rules = [_rule(node, self._default) for node in root.children("models", [])]
         root.close()
 
@@ -73,9 +90,24 @@ class ServingRules:
             max_delay_s=min(rule.max_delay_s, signed.max_delay_us / 1e6),
         )
 
+    def generation(self, name: str, context: int) -> GenerationSettings:
+        """The settings of a model that generates text.
+
+        Args:
+            name: of the model.
+            context: that its bundle is signed for.
+        """
+        rule = self._rule(name)
+        queue = replace(rule.settings, max_delay_s=0.0)  # a step waits for nobody
+        return replace(rule.generation, context=min(rule.generation.context, context), queue=queue)
+
     def versions(self, name: str) -> VersionPolicy:
         """Which versions of a model serve side by side."""
         return self._rule(name).versions
+
+    def precision(self, name: str) -> Precision | None:
+        """The coarsest precision in which a model may be served; None for any."""
+        return self._rule(name).precision
 
     def _rule(self, name: str) -> _Rule:
         covering = (rule for rule in self._rules if any(fnmatchcase(name, pattern) for pattern in rule.names))
@@ -98,7 +130,13 @@ def _parse(text: str) -> dict[str, Any]:
 
 def _rule(node: Node, default: _Rule) -> _Rule:
     names = node.texts("names", rule="model names, in which '*' stands for any text", least=1)
-    rule = _Rule(names, _settings(node, default.settings), _versions(node, default.versions))
+    rule = _Rule(
+        names,
+        _settings(node, default.settings),
+        _versions(node, default.versions),
+        _precision(node, default.precision),
+        _generation(node, default.generation),
+    )
     node.close()
     return rule
 
@@ -113,6 +151,20 @@ def _versions(node: Node, default: VersionPolicy) -> VersionPolicy:
     if not numbers or any(type(number) is not int or number < 1 for number in numbers):
         node.fail("versions", 'must be "all", how many of the latest (at least 1), or a list of version numbers')
     return VersionPolicy(None, frozenset(numbers)) if numbers is versions else VersionPolicy(versions)
+
+
+def _precision(node: Node, default: Precision | None) -> Precision | None:
+    rule = f"one of {', '.join(Precision)}"
+    text = node.text("precision", None, valid=Precision.__members__.__contains__, rule=rule)
+    return default if text is None else Precision(text)
+
+
+def _generation(node: Node, base: GenerationSettings) -> GenerationSettings:
+    return replace(
+        base,
+        slots=node.integer("slots", base.slots, low=1, high=256),
+        context=node.integer("max_context", base.context, low=2),
+    )
 
 
 def _settings(node: Node, base: SchedulerSettings) -> SchedulerSettings:

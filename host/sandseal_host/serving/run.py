@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from copy import copy
 
-from sandseal_host.errors import ClientError, DeadlineExpired, ModelFailed
+from sandseal_host.errors import ClientError, DeadlineExpired, HostError, ModelFailed
 from sandseal_host.serving.batch import Batch
 from sandseal_host.serving.ports import BatchRunner, RunHandle
 from sandseal_host.serving.ticket import Ticket
@@ -21,7 +22,9 @@ class Run:
         handle: ends it; None where nobody will.
     """
 
-    __slots__ = ("_handle", "batch", "began", "cost", "ended", "outcomes", "timer")
+    __slots__ = ("_handle", "_why", "batch", "began", "cost", "ended", "outcomes", "timer")
+
+    _why: HostError  # it was broken off
 
     began: float  # on the monotonic clock
     ended: float
@@ -42,10 +45,10 @@ class Run:
         self.outcomes = [outcomes] * len(tickets) if isinstance(outcomes, Exception) else outcomes
         self.ended, self.cost = time.monotonic(), time.thread_time() - spent
 
-    def terminate(self) -> None:
-        """Break the run off, from any thread; its requests are refused."""
-        if self._handle is not None:
-            self._handle.terminate = True
+    def terminate(self, why: HostError) -> None:
+        """Break the run off, from any thread; its requests are refused with the reason given first."""
+        if self._handle is not None and not self._handle.terminate:
+            self._why, self._handle.terminate = why, True
 
     @property
     def terminated(self) -> bool:
@@ -56,9 +59,7 @@ class Run:
         try:
             return runner.run([ticket.request.inputs for ticket in tickets], self._handle)
         except Exception as error:
-            if self.terminated:
-                return DeadlineExpired("the run was broken off: it took longer than every deadline in its batch")
-            return error
+            return copy(self._why) if self.terminated else error
 
     def _alone(self, runner: BatchRunner, ticket: Ticket) -> Outcome:
         if ticket.answer.done() or ticket.request.deadline <= time.monotonic():

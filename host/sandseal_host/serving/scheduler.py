@@ -63,7 +63,7 @@ class Scheduler:
 
     def __init__(self, settings: SchedulerSettings) -> None:
         self.settings = settings
-        self._queues = _queues(settings)  # most urgent class first
+        self._queues = make_queues(settings, settings.instances)  # most urgent class first
         self._by_level = {queue.level: queue for queue in self._queues}
         self._waiting: dict[int, Ticket] = {}  # by request id, oldest first
         self._buckets: dict[Hashable, int] = {}  # requests that wait
@@ -284,9 +284,9 @@ class Scheduler:
         return Batch(tuple(taken), rows, reason, now, lowest, backlog)
 
 
-def _queues(settings: SchedulerSettings) -> list[ClassQueue]:
-    """A queue for each class; those below a class may not have the instances reserved for it."""
-    queues, limit = [], settings.instances
+def make_queues(settings: SchedulerSettings, instances: int) -> list[ClassQueue]:
+    """A queue for each class, the most urgent first; those below may not have the instances reserved for it."""
+    queues, limit = [], instances
     for service_class in sorted(settings.classes.values(), key=lambda c: c.level):
         queues.append(ClassQueue(service_class, limit, settings.max_requests, settings.weights))
         limit -= service_class.reserved

@@ -17,6 +17,8 @@ class Served:
         last: when a batch ended last, in seconds since 1970; 0 = never.
         batches: by rows: how many ran, and their seconds.
         resident: by device: bytes that loading took.
+        hits, hits_s: of the requests, those whose answer was kept from before, and the seconds of looking for it.
+        misses, misses_s: those whose answer was looked for in vain.
     """
 
     requests: int
@@ -29,6 +31,10 @@ class Served:
     last: float
     batches: Mapping[int, tuple[int, float]]
     resident: Mapping[str, int]
+    hits: int = 0
+    hits_s: float = 0.0
+    misses: int = 0
+    misses_s: float = 0.0
 
 
 class Tally:

@@ -13,9 +13,15 @@ class TicketState(Enum):
     PENDING = auto()
     QUEUED = auto()
     RUNNING = auto()
+    PREFILLING = auto()  # these three only of generations
+    DECODING = auto()
+    PAUSED = auto()
     DONE = auto()
     EXPIRED = auto()
     CANCELLED = auto()
+
+
+ENDED = (TicketState.DONE, TicketState.EXPIRED, TicketState.CANCELLED)
 
 
 class Ticket:

@@ -84,7 +84,7 @@ def _vet(order: Order, files: Mapping[str, memoryview], progress: Progress) -> N
         pooling=False,  # the pool reserves more address space than may be had, and one instance needs none
         progress=lambda file: progress(Step.PARSE if file == model.file else Step.COMPILE, file),
     )
-    contents = {n: _content(view, shared=n in model.external_data) for n, view in files.items()}
+    contents = {n: _content(view, shared=n in model.weights) for n, view in files.items()}
     loader.vet(manifest, contents, Path(order.folder) if order.folder else None)
 
 

@@ -1,0 +1,80 @@
+"""ONNX Runtime's session out of verified bytes, with the options that all sessions here have."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+import onnxruntime
+
+from sandseal_host.errors import ModelInvalid
+from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.failures import load_failure
+from sandseal_host.runtime.staging import Staging
+from sandseal_signing.manifest import ModelSpec
+
+_SILENT = 4  # log severity: what goes wrong comes as exceptions
+
+
+def open_core(
+    spec: ModelSpec,
+    model: bytes,
+    external: Mapping[str, bytes],
+    locations: Sequence[str],
+    device: Device,
+    staging: Staging | None,
+    *,
+    folder: Path | None = None,
+    threads: int = 1,
+    graphs: bool = False,
+) -> onnxruntime.InferenceSession:
+    """A session on a device.
+
+    Args:
+        spec, model, external, device, folder, threads: see `Session.open`.
+        locations: of the graph's external data, as `check_graph` gives them.
+        staging: the device's, for this session.
+        graphs: whether its runs are recorded.
+
+    Raises:
+        ModelInvalid: it does not load.
+        DeviceUnavailable: not on this device.
+        MemoryExhausted: there is no room.
+    """
+    options = _options(device, threads)
+    if folder is not None:
+        beside = folder.joinpath(*spec.file.split("/")[:-1])
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(beside))
+    weights = _external(spec, external, locations) if folder is None else {}
+    if weights:
+        buffers = list(weights.values())
+        options.add_external_initializers_from_files_in_memory(
+            list(weights), buffers, [len(buffer) for buffer in buffers]
+        )
+    providers = device.providers(staging, graphs=graphs)
+    with staging.gate.shared() if staging is not None else nullcontext():
+        try:
+            core = onnxruntime.InferenceSession(model, options, providers=providers, enable_fallback=0)
+        except Exception as error:
+            raise load_failure(error, spec.file) from error
+    core._model_bytes = None  # else the graph's bytes stay as long as the session
+    return core
+
+
+def _options(device: Device, threads: int) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads  # never the default: it pins threads, which containers forbid
+    options.inter_op_num_threads = 1
+    options.enable_mem_pattern = False  # grows with every new shape (onnxruntime#11118)
+    options.log_severity_level = _SILENT
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    device.configure(options)
+    return options
+
+
+def _external(spec: ModelSpec, external: Mapping[str, bytes], locations: Sequence[str]) -> Mapping[str, bytes]:
+    """The external files' bytes by the locations under which the graph knows them."""
+    folder = spec.file[: spec.file.rfind("/") + 1]
+    missing = [location for location in locations if folder + location not in external]
+    if missing:
+        raise ModelInvalid(f"{spec.file} needs {missing}, which were not handed over", missing=missing)
+    return {location: external[folder + location] for location in locations}

@@ -1,0 +1,1 @@
+"""Tries settings on recorded arrivals, and says which to take."""
