@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from typing import Any
@@ -19,14 +19,18 @@ from sandseal_host.desks.bundles import BundleDesk
 from sandseal_host.desks.offers import OfferDesk
 from sandseal_host.desks.tokens import TokenDesk
 from sandseal_host.desks.trust import TrustDesk
-from sandseal_host.errors import ModelUnknown, NotReady, SettingsInvalid
+from sandseal_host.errors import HostError, SettingsInvalid
+from sandseal_host.lifecycle.evictions import LOOK_S
 from sandseal_host.lifecycle.integrity import IntegrityWatch
 from sandseal_host.lifecycle.models import ModelKeeper
 from sandseal_host.lifecycle.notes import Notes
 from sandseal_host.lifecycle.watch import TrustWatch
 from sandseal_host.loader import Loader
 from sandseal_host.observe.metrics import HostMetrics, Statistics
+from sandseal_host.observe.observers import Observers
+from sandseal_host.observe.request_metrics import RequestMetrics
 from sandseal_host.observe.tail import SteadyTail
+from sandseal_host.observe.triton import TritonModel, triton_text
 from sandseal_host.registry.blobs import BlobStore
 from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.keyring import Keyring
@@ -45,6 +49,7 @@ from sandseal_host.sandbox.code_cache import CodeCache
 from sandseal_host.sandbox.compiler import CompileLimits, Compiler
 from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.serving.live import LiveModels
+from sandseal_host.serving.model import Model
 from sandseal_host.serving.rules import ServingRules
 from sandseal_host.serving.states import ModelState
 from sandseal_host.settings import Settings
@@ -55,7 +60,6 @@ from sandseal_signing.logentry import Role
 _log = logging.getLogger(__name__)
 
 _WATCH_S = 0.5  # between two looks at the trust file and the clock
-_TIDY_S = 60.0  # between two looks for pending bundles whose time is over
 
 
 class Host:
@@ -78,6 +82,8 @@ class Host:
         self._live = LiveModels()
         self._tail = SteadyTail()
         with ExitStack() as opened:
+            self._observers = Observers(settings)
+            opened.callback(self._observers.close)
             self._open_store(opened)
             self._open_registry()
             self._open_workers(opened)
@@ -93,7 +99,6 @@ class Host:
             rules=self._rules,
             settings=settings,
         )
-        self._loader.ledger.give_way = self._make_room
         self._watching: asyncio.Future[Any] | None = None
         tokens = Tokens(self._catalog)
         self.new_token_file = tokens.first_start(settings.data / "operator.token")
@@ -202,26 +207,16 @@ class Host:
     def _vet(self, bundle: Bound) -> None:
         self._vetting.vet(bundle, bundle.folder)
 
-    async def _make_room(self, holders: Collection[tuple[str, int]]) -> bool:
-        """Unload the one of these models that was idle longest, until it is loaded again or the host starts again."""
-        model = self._live.idlest(holders)
-        if model is None:
-            return False
-        _log.warning("%r is unloaded: another model needs its memory", model)
-        with suppress(ModelUnknown, NotReady):  # somebody else unloads it just now
-            await self._live.unload(model.name, model.version, drain_s=self._settings.drain_s)
-            await self._notes.unloaded(model, "made room for another model")
-        return True
-
     async def _tidy(self) -> None:
-        """Delete pending bundles when their time is over."""
+        """Delete pending bundles when their time is over, and bring back what made room, once there is some."""
         while True:
-            await asyncio.sleep(_TIDY_S)
+            await asyncio.sleep(LOOK_S)
             try:
                 await asyncio.to_thread(self._registry.expire)
                 await asyncio.to_thread(self._offers.expire)
                 await asyncio.to_thread(self._models.look_at_pending)
                 await asyncio.to_thread(self._loader.ledger.rest)
+                await self._models.bring_back()
             except SandsealError as error:
                 _log.error("pending bundles could not be deleted: %s", error.message)
 
@@ -238,6 +233,7 @@ class Host:
             receipts=self._receipts,
             lifecycle=self._models,
             metrics=self._metrics(),
+            observers=self._observers,
             settings=ApiSettings(
                 max_body_bytes=settings.max_body_mib << 20,
                 max_json_bytes=settings.max_json_mib << 20,
@@ -245,6 +241,7 @@ class Host:
                 max_ratio=settings.max_ratio,
                 max_head_bytes=settings.max_head_kib << 10,
                 max_calls=settings.max_connections,
+                slow_s=settings.slow_s,
                 max_bundle_bytes=settings.max_bundle_mib << 20,
                 max_uploads=settings.max_uploads,
                 max_transfers=settings.max_transfers,
@@ -270,17 +267,51 @@ class Host:
         metrics.add("sandseal_model", lambda: list(self._model_statistics()))
         metrics.add("sandseal_device", self._loader.ledger.statistics)
         metrics.add("sandseal_session", self._loader.ledger.session_statistics)
+        if (cache := self._loader.cache) is not None:
+            metrics.add("sandseal_cache", lambda: [({}, cache.statistics())])
+        if (profiles := self._observers.profiles) is not None:
+            metrics.add("sandseal_profiles", lambda: [({}, profiles.statistics())])
+        if self._settings.triton_metrics:
+            metrics.append(lambda: triton_text(self._triton_models(metrics.requests), self._device_memory()))
         return metrics
 
     def _blob_checks(self) -> Statistics:
         return [({"blob": digest.hex}, check) for digest, check in self._scrub.checks().items()]
 
     def _model_statistics(self) -> Iterator[tuple[dict[str, str], object]]:
+        for model in self._ready():
+            yield {"model": model.name, "version": str(model.version)}, model.statistics()
+
+    def _ready(self) -> Iterator[Model]:
         for entry in self._live.index():
-            if entry.state is not ModelState.READY:
-                continue
-            model = self._live.get(entry.name, entry.version)
-            yield {"model": entry.name, "version": str(entry.version)}, model.statistics()
+            if entry.state is ModelState.READY:
+                with suppress(HostError):  # it ends just now
+                    yield self._live.get(entry.name, entry.version)
+
+    def _triton_models(self, requests: RequestMetrics) -> Iterator[TritonModel]:
+        for model in self._ready():
+            served, statistics = model.served(), model.statistics()
+            yield TritonModel(
+                model.name,
+                model.version,
+                statuses=requests.meter(model.name, model.version).statuses(),
+                success=served.requests,
+                rows=served.rows,
+                executions=sum(count for count, _ in served.batches.values()),
+                queue_s=served.queue_s,
+                pre_s=served.pre_s,
+                run_s=served.run_s,
+                post_s=served.post_s,
+                pending=statistics.lane.scheduler.requests if statistics.lane else 0,
+                hits=served.hits,
+                hits_s=served.hits_s,
+                misses=served.misses,
+                misses_s=served.misses_s,
+            )
+
+    def _device_memory(self) -> dict[str, tuple[int, int]]:
+        found = self._loader.ledger.statistics()
+        return {at["device"]: (each.total_bytes, each.total_bytes - each.free_bytes) for at, each in found}
 
 
 def _workers(settings: Settings, on_change: Callable[[bool], None]) -> Workers | None:

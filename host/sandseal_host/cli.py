@@ -1,4 +1,4 @@
-"""The operator's commands: serve, run, doctor, token reset; heavy imports wait until a command runs."""
+"""The operator's commands: serve, run, doctor, tune, token reset; heavy imports wait until a command runs."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ _INLINE_ELEMENTS = 16
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the one `sandseal` command."""
-    for command in (serve, run, doctor):
+    for command in (serve, run, doctor, tune):
         app.command()(command)
     groups = {group.name: group.typer_instance for group in app.registered_groups}
     if tokens := groups.get("token"):
@@ -95,6 +95,43 @@ def doctor() -> None:
 
     rows = [[finding.subject, finding.state, finding.detail] for finding in examine()]
     table("", ["what", "state", "detail"], rows)
+
+
+def tune(
+    bundle: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model's .seal file.")],
+    trust: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The trust policy to verify it by.")],
+    profile: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="What `sandseal record` wrote.")],
+    goal: Annotated[str, typer.Option(help="latency or throughput.")] = "latency",
+    device: Annotated[str, typer.Option(help="cpu, or a device such as cuda:0; nothing else should use it.")] = "cpu",
+    seconds: Annotated[float, typer.Option(help="For each of the settings that are tried.")] = 6.0,
+    output: Annotated[Path, typer.Option("--out", "-o", help="The serving file to write.")] = Path("serving.toml"),
+) -> None:
+    """Replay a model's recorded arrivals with other settings, and write those that serve them best."""
+    from sandseal_host.runtime.device import Device
+    from sandseal_host.tuning.candidate import Candidate, Goal, Outcome
+    from sandseal_host.tuning.profile import read_profile
+    from sandseal_host.tuning.tune import tune as tune_model
+    from sandseal_host.tuning.tune import write_settings
+    from sandseal_sdk.commands.publishing import load_policy
+    from sandseal_signing.bundle import InMemory, open_bundle
+    from sandseal_signing.seal import SealReader
+    from sandseal_signing.verdict import Moment
+
+    if goal not in [*Goal]:
+        raise typer.BadParameter("give latency or throughput", param_hint="--goal")
+    arrivals = read_profile(profile)
+    with bundle.open("rb") as file:
+        opened = open_bundle(SealReader(file), load_policy(trust), lambda _: Moment.current(), InMemory())
+
+    def progress(candidate: Candidate, outcome: Outcome) -> None:
+        named = zip((*Candidate.COLUMNS, *Outcome.COLUMNS), (*candidate.cells(), *outcome.cells()), strict=True)
+        note(", ".join(f"{name} {value}" for name, value in named))
+
+    tuned = tune_model(opened, arrivals, Device.parse(device), Goal(goal), seconds=seconds, progress=progress)
+    write_settings(output, opened, tuned.best[0], Goal(goal))
+    rows = [[*c.cells(), *outcome.cells(), "*" * (c == tuned.best[0])] for c, outcome in tuned.trials]
+    table(f"best for {goal}: *", [*Candidate.COLUMNS, *Outcome.COLUMNS, ""], rows)
+    out.print(f"{output}  SANDSEAL_SERVING={output} SANDSEAL_THREADS={tuned.best[0].threads} sandseal serve ...")
 
 
 def token_reset(

@@ -36,7 +36,7 @@ def examine() -> Iterator[Finding]:
     """Look at the interpreter, the installed extras, the sandbox, the devices and the plugin compilers."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield Finding("python", "yes", f"{platform.python_version()} on {platform.platform()}, {cores} cores")
-    yield _packages("sign, push, call", "", ("cryptography", "httpx"))
+    yield _packages("sign, push, call", "", ("cryptography", "httpcore"))
     yield _packages("build plugins", "sdk", ("pythran", "ziglang"))
     yield _packages("host", "cpu", ("fastapi", "uvicorn", "sqlalchemy", "alembic", "orjson"))
     yield _sandbox()

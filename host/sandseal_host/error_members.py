@@ -17,7 +17,7 @@ def error_members(error: SandsealError) -> dict[str, Any]:
 
 def rebuilt_error(code: str, message: str, hint: str, data: Mapping[str, Any]) -> SandsealError | None:
     """The error of the class that has this code; None where there is none."""
-    kind = next((kind for kind in _kinds(SandsealError) if vars(kind).get("code") == code), None)
+    kind = next((kind for kind in error_kinds() if vars(kind).get("code") == code), None)
     if kind is None:
         return None
     error = kind(message, hint=hint)
@@ -25,7 +25,8 @@ def rebuilt_error(code: str, message: str, hint: str, data: Mapping[str, Any]) -
     return error
 
 
-def _kinds(kind: type[SandsealError]) -> Iterator[type[SandsealError]]:
+def error_kinds(kind: type[SandsealError] = SandsealError) -> Iterator[type[SandsealError]]:
+    """A class of errors and all below it that this process has loaded."""
     yield kind
     for narrower in kind.__subclasses__():
-        yield from _kinds(narrower)
+        yield from error_kinds(narrower)

@@ -15,12 +15,15 @@ SandsealError (sandseal_signing)
     │   ├── OffsetWrong             a blob goes on at another byte
     │   ├── OfferIncomplete         blobs are still missing
     │   ├── InputRefused            a plugin looked at the input and said why not
+    │   ├── PrecisionUnavailable    the model is served in a coarser one than was asked for
     │   ├── DeadlineExpired
     │   └── ClientGone              nobody is left to answer
     ├── Busy                        the caller, later: see `retry_after`
     │   ├── QueueFull
     │   ├── DeadlineImpossible
+    │   ├── SequencesFull           as many sequences are open as may
     │   ├── NotReady
+    │   │   └── Evicted             it gave its memory to another model
     │   ├── RateLimited
     │   ├── CircuitOpen             a plugin failed too often lately
     │   └── ShuttingDown
@@ -142,6 +145,13 @@ class InputRefused(ClientError):
     hint = "the model's own pre- or post-processing refused this input"
 
 
+class PrecisionUnavailable(ClientError):
+    """The model is served in a coarser precision than the request allows."""
+
+    code = "precision_unavailable"
+    hint = "ask for less with sandseal.min_precision, or have the operator raise `precision` in the serving file"
+
+
 class DeadlineExpired(ClientError):
     """The request's time ran out while it waited."""
 
@@ -170,6 +180,13 @@ class QueueFull(Busy):
     hint = "come back after Retry-After seconds"
 
 
+class SequencesFull(Busy):
+    """As many sequences of the model are open as may."""
+
+    code = "sequences_full"
+    hint = "end sequences that are over with sequence_end, or ask the operator to raise SANDSEAL_MAX_SEQUENCES"
+
+
 class DeadlineImpossible(Busy):
     """At the measured service rate the request would expire before its turn."""
 
@@ -182,6 +199,13 @@ class NotReady(Busy):
 
     code = "not_ready"
     hint = "wait for GET /v2/models/{model}/ready, or ask the operator to load it"
+
+
+class Evicted(NotReady):
+    """The model was idle, and was unloaded because another one needed its memory."""
+
+    code = "evicted"
+    hint = "it comes back when there is room; an operator may load it now, or give the host more memory"
 
 
 class RateLimited(Busy):

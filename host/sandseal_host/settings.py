@@ -47,6 +47,23 @@ class Settings(BaseSettings):
     max_rows: int | None = Field(None, ge=1, description="Most rows of a batch, below what bundles are signed for.")
     max_delay_us: int | None = Field(None, ge=0, description="Longest wait for a batch to fill, below the signed one.")
     max_queue: int = Field(1024, ge=1, description="Requests of one class that may wait for one model.")
+    slots: int = Field(8, ge=1, le=256, description="Texts that one model generates at the same time.")
+    max_context: int = Field(
+        4096, ge=2, description="Most tokens of a prompt and its answer, below what bundles are signed for."
+    )
+    prefill_tokens: int = Field(
+        128, ge=1, description="Tokens of prompts that are run before the texts under way get on."
+    )
+    kv_host_mib: int = Field(
+        1024, ge=0, description="MiB of one model's paused texts and of prompts that others may begin with."
+    )
+    cache_mib: int = Field(
+        0, ge=0, description="MiB of answers that are kept, of models whose bundle lets it; 0: none."
+    )
+    max_sequences: int = Field(1024, ge=1, description="Sequences that may be open at once, for one model.")
+    sequence_idle_s: float = Field(
+        60.0, gt=0, description="Seconds after which a sequence that nobody goes on with is forgotten."
+    )
     default_class: Literal["realtime", "standard", "batch"] = Field(
         "standard", description="Class of requests that name none."
     )
@@ -77,6 +94,10 @@ class Settings(BaseSettings):
         60.0, gt=0, description="Seconds in which a request's head must be there, and its body and its answer get on."
     )
     slow_bytes_s: float = Field(1024.0, ge=1, description="Bytes a second by which these have to get on.")
+    direct: bool = Field(
+        True,
+        description="Answer inference straight from the HTTP parser; without it through ASGI, with the same bytes.",
+    )
     max_uploads: int = Field(4, ge=1, description="Uploads of bundles at once, three quarters of them by one token.")
     max_transfers: int = Field(16, ge=1, description="Blobs of offers that arrive at once, likewise.")
     max_bundle_mib: int = Field(16_384, ge=1, description="Largest upload in MiB; the policy's limits apply as well.")
@@ -116,6 +137,20 @@ class Settings(BaseSettings):
     warm_time_s: float = Field(120.0, gt=0, description="Seconds that a loaded model's first run may take.")
     vettings: int = Field(2, ge=1, description="Uploads that are vetted at once; further ones wait for their turn.")
     drain_s: float = Field(30.0, ge=0, description="Seconds that running requests get at shutdown.")
+    triton_metrics: bool = Field(False, description="Show metrics under Triton's names too (`nv_inference_*`).")
+    traces_url: str | None = Field(
+        None,
+        description="Where OpenTelemetry traces are sent by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces.",
+    )
+    traces_share: float = Field(
+        1.0, ge=0, le=1, description="Part of the requests that are traced, of those that come without a `traceparent`."
+    )
+    profile_slower_s: float | None = Field(
+        None, gt=0, description="Seconds from which a request is slow, so that a profile of its time is kept."
+    )
+    log_requests: Literal["none", "failed", "all"] = Field(
+        "none", description="Which inference requests get a line in the log."
+    )
     log_format: Literal["console", "json"] = Field("console", description="How log lines look.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is logged.")
 

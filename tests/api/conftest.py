@@ -4,9 +4,10 @@ import pytest
 
 from api.double import HostDouble, ModelsDouble, identity, mlp, pair
 from api.web import Web
+from sandseal_host.api.settings import ApiSettings
 
 
-def standard_host() -> HostDouble:
+def standard_host(settings: ApiSettings | None = None) -> HostDouble:
     """A host with a model of every kind."""
     models = [
         identity("identity", "FP32", "batch", 16),
@@ -23,7 +24,7 @@ def standard_host() -> HostDouble:
         pair(),
         mlp(),
     ]
-    return HostDouble(ModelsDouble(*models))
+    return HostDouble(ModelsDouble(*models), settings or ApiSettings())
 
 
 @pytest.fixture

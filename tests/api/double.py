@@ -2,7 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,15 +20,19 @@ from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.trust_port import PermitEntry, RevocationEntry, Withdrawn
 from sandseal_host.errors import BundleUnknown, Busy, ModelUnknown, NotAuthenticated, NotReady
 from sandseal_host.observe.metrics import HostMetrics
+from sandseal_host.observe.observers import Observers
 from sandseal_host.registry.acceptance import Signer
 from sandseal_host.registry.revocations import Target
 from sandseal_host.registry.tokens import Scope
 from sandseal_host.serving.claim import hand_over
+from sandseal_host.serving.cuts import Cut, CutReason, Explanation
 from sandseal_host.serving.ports import Cancellable, Waiter
+from sandseal_host.serving.recording import Arrival, Recording
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.tally import Served
 from sandseal_host.serving.versions import VersionPolicy
+from sandseal_host.settings import Settings
 from sandseal_host.tensors import Tensor
 from sandseal_signing.checkpoint import Checkpoint
 from sandseal_signing.digest import Digest
@@ -38,6 +43,7 @@ from sandseal_signing.logproof import LogProof
 from sandseal_signing.manifest import DataType, Manifest, ModelSpec, TensorSpec
 from sandseal_signing.merkle import MerkleTree, consistency_proof, inclusion_proof, leaf_hash
 from sandseal_signing.note import VerifierKey
+from sandseal_signing.variants import Precision
 
 Run = Callable[[Request], tuple[Tensor, ...]]
 
@@ -60,9 +66,11 @@ class ModelDouble:
         self.remember = remember
         self.manifest = manifest
         self.version = manifest.version
+        self.precision: Precision | None = None
         self.bundle_id = hashlib.sha256(repr(manifest).encode()).hexdigest()
         self.run = run
         self.state, self.reason = "ready", ""
+        self.accepted_at = 1_700_000_000.0
         self.trouble: Busy | None = None
         self.skipped: tuple[str, ...] = ()
         self.requests: list[Request] = []
@@ -75,6 +83,10 @@ class ModelDouble:
     @property
     def name(self) -> str:
         return self.manifest.name
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        yield
 
     async def infer(self, request: Request) -> Response:
         if self.remember:
@@ -89,6 +101,14 @@ class ModelDouble:
 
     def impediment(self) -> Busy | None:
         return self.trouble
+
+    def explain(self) -> Explanation:
+        return Explanation({"realtime": 0, "standard": 3}, 1, (Cut(CutReason.FULL, 2, 8, 0.25),))
+
+    def recorded(self) -> AbstractContextManager[Recording]:
+        recording = Recording(0.0)
+        recording.arrivals += [Arrival(0.5, "standard", ((1, 4),)), Arrival(0.75, "batch", ((2, 4),))]
+        return nullcontext(recording)
 
     def served(self) -> Served:
         return self.account
@@ -369,6 +389,7 @@ class HostDouble:
 
     models: ModelsDouble
     settings: ApiSettings = field(default_factory=ApiSettings)
+    observers: Observers = field(default_factory=lambda: Observers(Settings()))
 
     def __post_init__(self) -> None:
         self.bundles = BundlesDouble()
@@ -394,5 +415,6 @@ class HostDouble:
             receipts=self.receipts,
             lifecycle=self.lifecycle,
             metrics=self.metrics,
+            observers=self.observers,
             settings=self.settings,
         )

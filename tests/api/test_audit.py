@@ -40,6 +40,16 @@ def test_acts(client, lines):
     ]
 
 
+def test_what_became_of_a_bundle(client, caplog):
+    caplog.set_level(logging.INFO, "sandseal.audit")
+    entry = client.post("/v1/bundles", content=SEAL).json()
+    client.delete(f"/v1/bundles/{'0' * 64}")
+    accepted, unknown = [vars(record) for record in caplog.records if record.name == "sandseal.audit"]
+    facts = ("model", "version", "bundle", "verdict")
+    assert [accepted[fact] for fact in facts] == [entry[name] for name in ("name", "version", "id", "state")]
+    assert unknown["verdict"] == "bundle_unknown"
+
+
 def test_what_was_refused(client, lines, caplog):
     client.post("/v2/repository/models/mlp/load", headers=as_("caller"))
     client.post("/v1/tokens", content=b"{", headers=as_("root"))

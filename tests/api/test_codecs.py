@@ -122,6 +122,7 @@ MEMBERS = st.sampled_from(["name", "shape", "datatype", "data", "parameters", "b
 ENTRIES = st.lists(st.dictionaries(MEMBERS, JSON | st.sampled_from(["x", "FP32", [1, 4], [0.5] * 4]), max_size=6))
 
 
+@pytest.mark.slow
 @bounded
 @given(st.fixed_dictionaries({"inputs": ENTRIES}, optional={"outputs": ENTRIES, "parameters": JSON, "id": JSON}))
 def test_strange_requests_are_refused_or_read(document):

@@ -5,7 +5,8 @@ import zlib
 
 import pytest
 
-from sandseal_host.api.compression import decompress
+from sandseal_host.api.answer import Answer
+from sandseal_host.api.compression import compress, decompress, wanted_coding
 from sandseal_host.api.errors import EncodingUnsupported
 from sandseal_host.errors import RequestInvalid, TooLarge
 
@@ -37,7 +38,9 @@ def test_a_ratio():
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"text", gzip.compress(PLAIN)[:-1], gzip.compress(PLAIN) * 2, zlib.compress(PLAIN)]
+    "body",
+    [b"", b"text", gzip.compress(PLAIN)[:-1], gzip.compress(PLAIN) * 2, zlib.compress(PLAIN)],
+    ids=["empty", "text", "cut short", "twice", "deflate"],
 )
 def test_not_what_it_says(body):
     with pytest.raises(RequestInvalid):
@@ -48,3 +51,25 @@ def test_not_what_it_says(body):
 def test_other_encodings(encoding):
     with pytest.raises(EncodingUnsupported):
         decompress(memoryview(b""), encoding, 10)
+
+
+@pytest.mark.parametrize("accept", [b"gzip", b" GZip ; q=0.5", b"gzip;q=1"])
+def test_a_client_that_wants_its_answer_compressed(accept):
+    assert wanted_coding(accept) == b"gzip"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [b"", b"br", b"gzip, deflate", b"gzip, deflate, br", b"gzip;q=0", b"gzip;q=x", b"identity", b"*", b","],
+)
+def test_clients_that_do_not(accept):
+    assert wanted_coding(accept) is None
+
+
+@pytest.mark.parametrize(("coding", "unpack"), [(b"gzip", gzip.decompress), (b"deflate", zlib.decompress)])
+def test_answers(coding, unpack):
+    answer = Answer(200, PLAIN, tail=(memoryview(PLAIN), memoryview(b"end")))
+    small = compress(answer, coding)
+    assert unpack(small.body) == PLAIN + PLAIN + b"end"
+    assert small.tail == ()
+    assert small.headers == (*answer.headers, (b"content-encoding", coding))

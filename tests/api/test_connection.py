@@ -127,6 +127,7 @@ class TestSlowSenders:
     def test_nothing_at_all(self, connection):
         assert rest(connection) == b""
 
+    @pytest.mark.slow
     def test_a_body_that_gets_on_may_take_its_time(self, connection):
         body = b"SEAL:acme.tiny:" + bytes(60_000) + b":END"
         connection.sendall(request(b"", length=b"Content-Length: %d" % len(body), target=b"/v1/bundles"))
@@ -135,6 +136,7 @@ class TestSlowSenders:
             time.sleep(0.05)
         assert connection.recv(65536).startswith(b"HTTP/1.1 201 ")
 
+    @pytest.mark.slow
     def test_a_connection_between_requests_is_left_alone(self, connection):
         for _ in range(2):
             connection.sendall(request(JSON))
@@ -170,3 +172,37 @@ def test_connections(served):
     finally:
         for connection in held:
             connection.close()
+
+
+@pytest.mark.parametrize("path", [b"/v2/models/wide/infer", b"/v2/repository/index"], ids=["direct", "a task"])
+def test_what_comes_while_the_server_stops_is_answered_last(served, connection, path):
+    connection.sendall(request(JSON))
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    for open_one in list(served.server.server_state.connections):
+        open_one.loop.call_soon_threadsafe(open_one.shutdown)
+    connection.sendall(request(JSON, target=path))
+    assert rest(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_idle_connection_ends_soon_after(served, connection):
+    connection.sendall(request(JSON))
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    for open_one in list(served.server.server_state.connections):
+        open_one.loop.call_soon_threadsafe(open_one.shutdown)
+    assert rest(connection) == b""
+
+
+def test_what_is_sent_behind_a_request_waits_in_the_kernel(served):
+    """A piece that was read is kept until its requests are answered; no further one is read meanwhile."""
+    piece, kept = request(JSON) * 200, []
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(("127.0.0.1", served.port))
+        deaf.settimeout(5)
+        try:
+            for _ in range(400):
+                deaf.sendall(piece)
+                kept += [len(open_one.pipeline) for open_one in list(served.server.server_state.connections)]
+        except OSError:
+            pass
+    assert max(kept) * len(request(JSON)) < 512 << 10

@@ -1,5 +1,6 @@
 """The control plane: repository, bundles, tokens, metrics, the OpenAPI document."""
 
+import json
 import re
 
 import pytest
@@ -71,6 +72,52 @@ class TestRepository:
         refused(client.post("/v2/repository/models/mlp/load", headers=as_("caller")), 403, code="not_permitted")
         refused(client.post("/v2/repository/models/identity/load", headers=as_("narrow")), 404, code="model_unknown")
         assert client.post("/v2/repository/models/mlp/load", headers=as_("narrow")).status_code == 200
+
+
+class TestRecording:
+    def test_times_classes_and_shapes(self, client):
+        answer = client.post("/v1/models/mlp/recordings", params={"seconds": 0.01})
+        assert answer.json() == {
+            "schema": "sandseal.profile/1",
+            "model": "mlp",
+            "version": 1,
+            "seconds": 0.01,
+            "shapes": [[[1, 4]], [[2, 4]]],
+            "arrivals": [[500_000, "standard", 0], [750_000, "batch", 1]],
+        }
+
+    def test_refusals(self, client):
+        for seconds in (0, 3601, "x"):
+            refused(client.post("/v1/models/mlp/recordings", params={"seconds": seconds}), 400, "seconds")
+        path = "/v1/models/{}/recordings?seconds=0.01"
+        refused(client.post(path.format("nope")), 404, code="model_unknown")
+        refused(client.post(path.format("mlp"), headers=as_("caller")), 403, code="not_permitted")
+        refused(client.post(path.format("identity"), headers=as_("narrow")), 404, code="model_unknown")
+
+
+class TestQueue:
+    def test_why_the_last_batches_went(self, client):
+        assert client.get("/v1/models/mlp/queue").json() == {
+            "model": "mlp",
+            "version": 1,
+            "max_rows": 8,
+            "max_delay_us": 500,
+            "instances": 2,
+            "waiting": {"realtime": 0, "standard": 3},
+            "running": 1,
+            "batches": [{"reason": "full", "requests": 2, "rows": 8, "waited_ms": 250.0}],
+        }
+
+    def test_of_one_version(self, client):
+        assert client.get("/v1/models/versions/queue", params={"version": 3}).json()["version"] == 3
+        refused(client.get("/v1/models/versions/queue", params={"version": 99}), 404, code="model_unknown")
+        refused(client.get("/v1/models/versions/queue", params={"version": 0}), 400, "version")
+
+    def test_scopes(self, client):
+        refused(client.get("/v1/models/mlp/queue", headers=as_("caller")), 403, code="not_permitted")
+        refused(client.get("/v1/models/identity/queue", headers=as_("narrow")), 404, code="model_unknown")
+        for token in ("narrow", "auditor"):
+            assert client.get("/v1/models/mlp/queue", headers=as_(token)).status_code == 200
 
 
 class TestBundles:
@@ -244,3 +291,28 @@ def test_errors_of_the_lifecycle_go_through_the_table(client, host):
 
     host.lifecycle.load = load
     refused(client.post("/v2/repository/models/mlp/load"), 404, code="model_unknown")
+
+
+def test_the_document_is_whole(client):
+    """Every reference leads somewhere, and both planes are in it."""
+    text = client.get("/openapi.json").text
+    document = json.loads(text)
+    for reference in set(re.findall(r'"\$ref":"#/([^"]+)"', text)):
+        found = document
+        for name in reference.split("/"):
+            found = found[name]
+    assert "$defs" not in text
+    infer = document["paths"]["/v2/models/{model}/infer"]["post"]
+    assert infer["requestBody"]["content"].keys() == {"application/json", "application/octet-stream"}
+    assert {"/v2/logging", "/v1/bundles", "/problems/{code}", "/v1/chat/completions"} <= document["paths"].keys()
+
+
+def test_the_methods_of_a_path_are_its_own(client):
+    refusal = client.request("PUT", "/v1/bundles/offers")
+    assert (refusal.status_code, refusal.headers["allow"]) == (405, "POST")
+
+
+def test_an_end_is_a_text(client):
+    asked = {"name": "n", "scopes": ["infer"]}
+    assert client.post("/v1/tokens", json=asked | {"expires": 0}).status_code == 400
+    assert client.post("/v1/tokens", json=asked | {"requests_s": 5e-324}).status_code == 400

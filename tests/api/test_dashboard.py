@@ -53,21 +53,23 @@ def test_what_it_shows_needs_one(stranger):
 
 @pytest.mark.skipif(NODE is None, reason="needs Node.js")
 def test_metrics_are_read_as_they_are_written(host, tmp_path):
-    meter = host.metrics.requests.meter('a"b', 1)
+    meter = host.metrics.requests.meter('a"b', 1, {"standard": 2.0})
     for status, seconds in ((200, 0.002), (200, 0.004), (503, 0.0005), (200, 20.0)):
-        meter.count(status, "standard", seconds)
+        meter.count(status, "standard", "t", seconds)
     (tmp_path / "metrics.mjs").write_bytes(files(dashboard).joinpath("metrics.js").read_bytes())
     (tmp_path / "metrics.txt").write_bytes(host.metrics.render())
     (tmp_path / "read.mjs").write_text(
-        """import { quantile, requests, since } from "./metrics.mjs";
+        """import { levels, quantile, requests, since } from "./metrics.mjs";
 import { readFileSync } from "node:fs";
-const now = [...requests(readFileSync("metrics.txt", "utf8")).values()][0];
+const text = readFileSync("metrics.txt", "utf8");
+const now = [...requests(text).values()][0];
 const nothing = since(now, now);
 console.log(JSON.stringify([
   now.answered, now.failed, quantile(now.buckets, 0.5), quantile(now.buckets, 0.99),
-  nothing.answered, quantile(nothing.buckets, 0.5),
+  nothing.answered, quantile(nothing.buckets, 0.5), levels(text),
 ]));
 """
     )
     done = subprocess.run([NODE, "read.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30)
-    assert json.loads(done.stdout) == [4, 1, 0.0025, 30, 0, None]
+    level = {"tenant": "t", "class": "standard", "requests": 4, "met": 2}
+    assert json.loads(done.stdout) == [4, 1, 0.0025, 30, 0, None, [level]]

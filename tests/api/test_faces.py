@@ -16,13 +16,20 @@ from api.test_infer import tensor
 from api.wire import Face, ThreadCountingLoop
 from sandseal_host.api.protocol import DataPlaneProtocol
 from sandseal_host.api.settings import ApiSettings
+from support import triton_record
+
+RECORDED = [
+    ("identity", "FP32", "batch", 16), ("versions", "FP32", "batch", 16), ("fixed", "FP32", 2, 3),
+    ("flags", "BOOL", "batch", 4), ("bytes8", "UINT8", "batch", 4), ("half", "FP16", "batch", 4),
+]  # fmt: skip
 
 
 class Faces:
     """One host behind both faces."""
 
     def __init__(self) -> None:
-        models = (mlp(), pair(), identity("text", "BYTES", "batch", "n"), identity("wide", "FP32", "batch", "n"))
+        models = [mlp(), pair(), identity("text", "BYTES", "batch", "n"), identity("wide", "FP32", "batch", "n")]
+        models += [identity(name, dtype, *shape) for name, dtype, *shape in RECORDED]
         app = HostDouble(ModelsDouble(*models), ApiSettings(auth_failures=10**9)).app
         self._runner = asyncio.Runner(loop_factory=ThreadCountingLoop)
         self.asgi, self.protocol = Face(app, HttpToolsProtocol), Face(app, DataPlaneProtocol)
@@ -96,6 +103,9 @@ SHAPES = {
     "no body": request(b""),
     "health": request(b"", method=b"GET", target=b"/v2/health/ready"),
     "the control plane's": request(b"", method=b"GET", target=b"/nowhere"),
+    "compressed": request(JSON, b"Accept-Encoding: gzip"),
+    "compressed, binary": request(BINARY, LENGTH, b"Accept-Encoding: deflate"),
+    "classes": request(JSON.replace(b"{", b'{"outputs": [{"name": "y", "parameters": {"classification": 2}}], ', 1)),
     "receipt": request(JSON, b"Sandseal-Receipt: once"),
     "bad nonce": request(JSON, b"Sandseal-Receipt: a b"),
     # shapes that make two parsers disagree on where a request ends
@@ -124,7 +134,20 @@ def test_a_request_behind_another(faces, name):
     faces.compare(SHAPES["binary"] + SHAPES[name] + SHAPES["json"])
 
 
-@settings(max_examples=150)
+def test_what_a_real_triton_was_asked(faces):
+    recorded = triton_record.requests()
+    assert len(recorded) > 200
+    for _, method, path, headers, body in recorded:
+        if path.startswith(("/v2/repository", "/metrics")):  # another answer each time, and no face's own
+            continue
+        lines = [f"{name}: {value}".encode() for name, value in headers.items()]
+        length = b"Content-Length: %d" % len(body)
+        if "Transfer-Encoding" in headers:
+            body, length = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body), b""
+        faces.compare(request(body, *lines, target=path.encode(), method=method.encode(), length=length))
+
+
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(sorted(SHAPES)), min_size=1, max_size=4), st.lists(st.integers(0, 2000), max_size=6))
 def test_any_requests_in_any_pieces(faces, names, cuts):
     sent = b"".join(SHAPES[name] for name in names)
@@ -132,7 +155,7 @@ def test_any_requests_in_any_pieces(faces, names, cuts):
     faces.compare(*(sent[a:b] for a, b in pairwise(edges)))
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(SHAPES)), st.integers(0, 400), st.binary(max_size=3))
 def test_damaged_requests(faces, name, at, noise):
     sent = bytearray(SHAPES[name])

@@ -10,8 +10,8 @@ import grpc
 import numpy as np
 import pytest
 
-from api.conftest import standard_host
-from api.double import HostDouble, identity
+from api.double import identity
+from api.over_grpc import Served
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.grpc import messages, service
 from sandseal_host.api.grpc.codec import decode
@@ -24,29 +24,6 @@ from sandseal_host.serving.request import BATCH
 triton = pytest.importorskip("tritonclient.grpc", reason="needs tritonclient[grpc]")
 
 TOKEN = {"authorization": "Bearer root"}
-
-
-class Served:
-    """The host double's gRPC server on a loop of its own."""
-
-    def __init__(self) -> None:
-        self.host: HostDouble = standard_host()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self._server, self.port = self._run(serve_grpc(self.host.app.endpoint, host="127.0.0.1", port=0))
-
-    def _run(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
-
-    def close(self) -> None:
-        self._run(self._server.stop(1))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    def set(self, event: asyncio.Event) -> None:
-        self._loop.call_soon_threadsafe(event.set)
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +88,42 @@ def test_every_kind_comes_back(client, model, dtype, data):
     assert np.array_equal(found, data)
 
 
+def test_classes(client):
+    x = np.array([[*range(16)]] * 2, np.float32)
+    wanted = triton.InferRequestedOutput("y", class_count=2)
+    answer = client.infer("identity", [given("x", x, "FP32")], outputs=[wanted], headers=TOKEN)
+    assert answer.as_numpy("y").tolist() == [[b"15.000000:15", b"14.000000:14"]] * 2
+    unsorted = triton.InferRequestedOutput("y", class_count=1)
+    with pytest.raises(triton.InferenceServerException, match="BYTES"):
+        client.infer("text", [given("x", np.array([["a"]], object), "BYTES")], outputs=[unsorted], headers=TOKEN)
+
+
 def test_a_version(client):
     x = np.zeros((1, 16), np.float32)
     assert client.infer("versions", [given("x", x, "FP32")], headers=TOKEN).get_response().model_version == "3"
     old = client.infer("versions", [given("x", x, "FP32")], model_version="1", headers=TOKEN)
     assert old.get_response().model_version == "1"
+
+
+def test_a_call_is_told_of_and_its_id_comes_back(served):
+    told = []
+    edge = served.host.app.endpoint.edge
+    object.__setattr__(edge, "observer", told.append)
+    with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
+        metadata = (*TOKEN.items(), ("x-request-id", "r1"), ("traceparent", "00-1-2-01"))
+        x = np.zeros((1, 128), np.float32)
+        asked = messages.ModelInferRequest(model_name="mlp", id="own", raw_input_contents=[x.tobytes()])
+        asked.inputs.add(name="x", datatype="FP32", shape=[1, 128])
+        _, call = infer_stub(channel).with_call(asked, metadata=metadata, timeout=10)
+        assert ("x-request-id", "r1") in call.initial_metadata()
+        asked.inputs[0].datatype = "INT8"
+        with pytest.raises(grpc.RpcError):
+            infer_stub(channel)(asked, metadata=[*TOKEN.items()], timeout=10)
+    object.__setattr__(edge, "observer", None)
+    good, bad = told
+    assert (good.request_id, good.traceparent, good.verdict, good.status) == ("r1", "00-1-2-01", "ok", 200)
+    assert (bad.request_id, bad.verdict, bad.status) == ("own", "request_invalid", 400)
+    assert good.arrived <= good.asked <= good.ended
 
 
 class TestErrors:
@@ -138,16 +146,14 @@ class TestErrors:
         self.refused(client, "INVALID_ARGUMENT", "version", model_version="x")
         self.refused(client, "INVALID_ARGUMENT", "[1, 3]", x=np.zeros((1, 3), np.float32))
         self.refused(client, "INVALID_ARGUMENT", "output 'z'", outputs=[triton.InferRequestedOutput("z")])
-        self.refused(
-            client, "UNIMPLEMENTED", "classification", outputs=[triton.InferRequestedOutput("y", class_count=3)]
-        )
         self.refused(client, "UNIMPLEMENTED", "REST", parameters={"sandseal.receipt": "once"})
 
     def test_a_hidden_model_is_unknown(self, client):
         narrow = {"authorization": "Bearer narrow"}
         for name in ("pair", "none"):
             self.refused(client, "NOT_FOUND", f"there is no model {name!r}", model=name, headers=narrow)
-            for call in (client.get_model_metadata, client.is_model_ready, client.load_model, client.unload_model):
+            asked = (client.get_model_metadata, client.get_model_config, client.get_inference_statistics)
+            for call in (*asked, client.is_model_ready, client.load_model, client.unload_model):
                 with pytest.raises(triton.InferenceServerException, match=f"NOT_FOUND.*there is no model '{name}'"):
                     call(name, headers=narrow)
         assert {m.name for m in client.get_model_repository_index(headers=narrow).models} == {"mlp"}
@@ -251,7 +257,7 @@ class TestMessages:
             ({"shape": [2**40, 16]}, "integers from 0"),
             ({"shape": [2**31 - 1, 2**31 - 1]}, "more elements"),
             ({"name": "z"}, "no input 'z'"),
-            ({"parameters": {"shared_memory_region": {"string_param": "r"}}}, "shared memory"),
+            ({"parameters": {"shared_memory_region": {"string_param": "r"}}}, "shares no memory"),
         ],
     )
     def test_refusals(self, ask, change, words):
@@ -281,12 +287,17 @@ class TestMessages:
             assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
             assert words in refusal.value.details()
 
-    def test_long_reasons_are_cut(self, ask):
-        parameters = {f"p{i}": {"bool_param": True} for i in range(2_000)}
-        with pytest.raises(grpc.RpcError) as refusal:
-            ask("identity", {"name": "x", "datatype": "FP32", "shape": [1, 16], "parameters": parameters})
-        assert refusal.value.code() == grpc.StatusCode.UNIMPLEMENTED
-        assert len(refusal.value.details()) < 2_100
+    def test_long_reasons_are_cut(self, client):
+        files = {f"file:{i}": b"" for i in range(2_000)}
+        with pytest.raises(triton.InferenceServerException, match="file:10") as refusal:
+            client.load_model("mlp", config="{}", files=files, headers=TOKEN)
+        assert refusal.value.status() == "StatusCode.UNIMPLEMENTED"
+        assert len(refusal.value.message()) < 2_100
+
+    def test_what_clients_say_of_tensors_besides(self, ask):
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 16]}
+        sized = {**tensor, "parameters": {"binary_data_size": {"int64_param": 64}}}  # KServe's does
+        assert ask("identity", sized, raw_input_contents=[bytes(64)]).raw_output_contents[0] == bytes(64)
 
     def test_a_large_message_is_read_on_a_thread(self, ask, monkeypatch):
         threads = []

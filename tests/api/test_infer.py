@@ -147,11 +147,27 @@ class TestOutputs:
     def test_without_a_name(self, client):
         refused(ask(client, "pair", *self.inputs(), outputs=[{}]), 400, "'name' is missing")
 
-    def test_classification_is_not_served(self, client):
-        asked = [{"name": "s", "parameters": {"classification": 2}}]
-        refused(ask(client, "pair", *self.inputs(), outputs=asked), 501, "classification", code="unsupported")
+    def test_classes(self, client):
+        asked = [{"name": "s", "parameters": {"classification": 2}}, {"name": "d"}]
+        plain, classes = ask(client, "pair", *self.inputs(), outputs=asked).json()["outputs"]
+        assert plain == {"name": "d", "datatype": "FP32", "shape": [1, 4], "data": [-1.0] * 4}
+        assert classes == {"name": "s", "datatype": "BYTES", "shape": [1, 2], "data": ["7.000000:3", "5.000000:2"]}
+
+    def test_binary_classes(self, client):
+        asked = [{"name": "s", "parameters": {"classification": 1, "binary_data": True}}]
+        answer = ask(client, "pair", *self.inputs(), outputs=asked)
+        assert answer.content.endswith(b'"shape":[1,1],"parameters":{"binary_data_size":14}}]}\n\0\0\x007.000000:3')
+
+    def test_no_classes(self, client):
         off = [{"name": "s", "parameters": {"classification": 0}}]
         assert self.names(client, outputs=off) == ["s"]
+        for classes, words in ((-1, "0 or more"), (True, "an integer"), ("2", "an integer")):
+            asked = [{"name": "s", "parameters": {"classification": classes}}]
+            refused(ask(client, "pair", *self.inputs(), outputs=asked), 400, words)
+        strings = tensor(shape=(1, 1), datatype="BYTES", data=["a"])
+        refused(
+            ask(client, "text", strings, outputs=[{"name": "y", "parameters": {"classification": 1}}]), 400, "BYTES"
+        )
 
 
 class TestBinary:

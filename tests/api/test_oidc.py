@@ -95,7 +95,7 @@ def test_scopes_and_audiences(provider):
         {"org": ["acme"]},
         {"org": "a/b"},
     ],
-    ids=str,
+    ids=lambda said: "-".join(said),
 )
 def test_claims(provider, said):
     with pytest.raises(NotAuthenticated):

@@ -1,5 +1,6 @@
 """The problem table: complete, and one shape for all."""
 
+import html
 import importlib
 import json
 import pkgutil
@@ -63,6 +64,7 @@ def test_shape():
         "error": "it is wrong",
         "code": "request_invalid",
         "hint": "do better",
+        "type": "/problems/request_invalid",
         "tensor": "x",
         "got": [1, 2],
     }
@@ -70,7 +72,9 @@ def test_shape():
 
 def test_data_cannot_hide_the_error():
     error = ClientError("true", error="false", code="false")
-    assert json.loads(problem(error).body) == {"error": "true", "code": "error", "hint": ""}
+    assert json.loads(problem(error).body) == {
+        "error": "true", "code": "error", "hint": "", "type": "/problems/error",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("fact", [2**70, b"\xff", np.int64(3), {1: 2}, {1, 2}, "\ud800", float("nan"), object()])
@@ -81,6 +85,33 @@ def test_any_fact_can_be_told(fact):
 def test_headers():
     assert (b"retry-after", b"2") in problem(QueueFull("full", retry_after=1.2)).headers
     assert (b"retry-after", b"1") in problem(QueueFull("full", retry_after=0.0)).headers
+    assert (b"retry-after", b"86400") in problem(QueueFull("full", retry_after=float("inf"))).headers
     assert problem(NotAuthenticated("who")).headers[1][0] == b"www-authenticate"
     assert (b"allow", b"POST") in problem(MethodWrong("no", allow="POST")).headers
     assert problem(EncodingUnsupported("br")).headers[1] == (b"accept-encoding", b"gzip, deflate")
+
+
+def test_every_code_has_a_page_that_its_type_leads_to(client):
+    index = client.get("/problems").text
+    for kind in STATUS:
+        answer = problem(kind("x", allow="GET") if kind is MethodWrong else kind("x"))
+        document = json.loads(answer.body)
+        page = client.get(document["type"])
+        assert page.status_code == 200, kind
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert f"its status is {answer.status}." in page.text
+        assert html.escape(kind.hint) in page.text
+        assert f'<a href="problems/{kind.code}">' in index
+
+
+def test_no_page_for_what_is_no_code(client):
+    answer = client.get("/problems/<script>")
+    assert answer.status_code == 404
+    assert answer.json()["code"] == "route_unknown"
+
+
+def test_what_nobody_foresaw_is_told_by_its_incident():
+    document = json.loads(problem(ZeroDivisionError("secret")).body)
+    assert document["code"] == "internal"
+    assert "secret" not in str(document)
+    assert len(document["incident"]) == 32

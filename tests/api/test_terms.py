@@ -38,6 +38,40 @@ def test_timeout_is_in_microseconds():
     assert read_terms({"timeout": 0}, DEFAULT).timeout_s == math.inf
 
 
+@pytest.mark.parametrize(
+    ("parameters", "step"),
+    [
+        ({}, None),
+        ({"sequence_id": 7}, ("7", False, False)),
+        ({"sequence_id": 2**64 - 1, "sequence_start": True}, (str(2**64 - 1), True, False)),
+        ({"sequence_id": "a name", "sequence_end": True}, ("a name", False, True)),
+        ({"sequence_id": 0, "sequence_start": True}, None),
+        ({"sequence_id": "", "sequence_start": True}, None),
+        ({"sequence_start": True}, None),
+    ],
+)
+def test_step(parameters, step):
+    found = read_terms(parameters, DEFAULT).step
+    assert (found and (found.id, found.start, found.end)) == step
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"sequence_id": -1},
+        {"sequence_id": 2**64},
+        {"sequence_id": 1.5},
+        {"sequence_id": True},
+        {"sequence_id": "x" * 129},
+        {"sequence_id": 1, "sequence_start": 1},
+        {"sequence_id": 1, "sequence_end": "true"},
+    ],
+)
+def test_no_step(parameters):
+    with pytest.raises(RequestInvalid):
+        read_terms(parameters, DEFAULT)
+
+
 def test_plugins_get_the_rest():
     parameters = {"binary_data_output": True, "priority": 1, "top": 3, "f": 1.5, "b": True, "s": "x", "sequence_id": 7}
     rest = {"top": 3, "f": 1.5, "b": True, "s": "x", "sequence_id": 7}

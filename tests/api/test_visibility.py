@@ -13,22 +13,56 @@ PATHS = [
     ("GET", "/v2/models/{}/stats"),
     ("POST", "/v2/models/{}/infer"),
     ("POST", "/v2/models/{}/versions/1/infer"),
+    ("GET", "/v2/models/{}/versions/1/ready"),
+    ("GET", "/v2/models/{}/versions/1/config"),
+    ("GET", "/v2/models/{}/versions/1/stats"),
     ("POST", "/v2/models/{}/generate"),
     ("POST", "/v2/models/{}/generate_stream"),
+    ("POST", "/v2/models/{}/versions/1/generate"),
+    ("POST", "/v2/models/{}/versions/1/generate_stream"),
+    ("GET", "/v1/models/{}"),
     ("POST", "/v1/models/{}/call"),
+    ("GET", "/v1/models/{}/queue"),
+    ("POST", "/v1/models/{}/recordings?seconds=0.01"),
+    ("GET", "/v2/models/{}/trace/setting"),
+    ("POST", "/v2/models/{}/trace/setting"),
     ("POST", "/v2/repository/models/{}/load"),
     ("POST", "/v2/repository/models/{}/unload"),
 ]
+DOCUMENTS = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": "x"}]},
+    "/v1/completions": {"prompt": "x"},
+    "/v1/embeddings": {"input": "x"},
+}
+
+
+def same(hidden, unknown):
+    assert hidden.status_code == 404
+    assert hidden.text.replace("pair", "none") == unknown.text
+    assert (hidden.status_code, hidden.headers.items()) == (unknown.status_code, unknown.headers.items())
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
 def test_hidden_is_unknown(shared, method, path):
     host, client = shared
-    hidden, unknown = (client.request(method, path.format(name), headers=as_("narrow")) for name in ("pair", "none"))
-    assert hidden.status_code == 404
-    assert hidden.text.replace("pair", "none") == unknown.text
-    assert (hidden.status_code, hidden.headers.items()) == (unknown.status_code, unknown.headers.items())
+    same(*(client.request(method, path.format(name), headers=as_("narrow")) for name in ("pair", "none")))
     assert host.lifecycle.calls == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_hidden_is_unknown_where_the_body_names_it(shared, path):
+    _, client = shared
+    bodies = [DOCUMENTS[path] | {"model": name} for name in ("pair", "none")]
+    same(*(client.post(path, json=body, headers=as_("narrow")) for body in bodies))
+
+
+def test_no_route_is_left_out(shared):
+    paths = shared[1].get("/openapi.json").json()["paths"]
+    methods = ("get", "head", "post", "put", "delete")
+    documented = {(m.upper(), path) for path, acts in paths.items() if "{model}" in path for m in methods if m in acts}
+    templates = [(m, path.partition("?")[0].replace("{}", "{model}")) for m, path in PATHS]
+    named = {(m, path.replace("/versions/1", "/versions/{version}")) for m, path in templates}
+    assert documented == named
 
 
 def test_lists_leave_hidden_models_out(shared):

@@ -7,7 +7,7 @@ import logging
 import pytest
 import structlog
 
-from sandseal_host.observe.logs import configure_logging, get_logger
+from sandseal_host.observe.logs import configure_logging, get_logger, log_level, set_log_level
 
 
 @pytest.fixture
@@ -57,3 +57,18 @@ def test_tracebacks_show_no_local_variables(stream, as_json):
     assert "RuntimeError: broken 14" in written
     assert "abc" in written
     assert "top-secret" not in written.replace('"sst_" + "top-secret"', "").replace('\\"sst_\\" + \\"top-secret\\"', "")
+
+
+def test_the_level_changes_while_the_host_runs(stream):
+    configure_logging(json=True, stream=stream)
+    ours, theirs, chatty = get_logger("sandseal.a"), logging.getLogger("b"), logging.getLogger("uvicorn")
+    for level in ("info", "debug", "error", "info"):
+        set_log_level(level)
+        assert log_level() == level
+        for name, logger in (("ours", ours), ("theirs", theirs), ("chatty", chatty)):
+            logger.debug(f"{name} at {level}")
+            logger.info(f"{name} at {level}")
+    written = [(line["event"], line["level"]) for line in lines(stream)]
+    at_debug = [(f"{name} at debug", level) for name in ("ours", "theirs", "chatty") for level in ("debug", "info")]
+    at_info = [("ours at info", "info"), ("theirs at info", "info")]
+    assert written == [*at_info, *at_debug, *at_info]

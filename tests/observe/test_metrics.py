@@ -6,7 +6,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from sandseal_host.observe.metrics import BUCKETS_S, HostMetrics
+from sandseal_host.observe.metrics import HostMetrics
+from sandseal_host.observe.request_metrics import BUCKETS_S
 
 
 def samples(metrics: HostMetrics) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -43,7 +44,7 @@ class TestRequests:
         metrics = HostMetrics()
         meter = metrics.requests.meter("m", 3)
         for status, service_class in ((200, "batch"), (200, "batch"), (503, "realtime")):
-            meter.count(status, service_class, 0.002)
+            meter.count(status, service_class, "t", 0.002)
         assert metrics.requests.meter("m", 3) is meter
         labels = {"model": "m", "version": "3"}
         assert samples(metrics)["sandseal_requests_total"] == [
@@ -55,7 +56,7 @@ class TestRequests:
         metrics = HostMetrics()
         meter = metrics.requests.meter("m", 1)
         for seconds in (0.0005, 0.001, 0.0011, 100.0):
-            meter.count(200, "standard", seconds)
+            meter.count(200, "standard", "t", seconds)
         found = samples(metrics)
         buckets = {labels["le"]: value for labels, value in found["sandseal_request_seconds_bucket"]}
         assert buckets["0.001"] == 2.0
@@ -63,6 +64,50 @@ class TestRequests:
         assert buckets[str(BUCKETS_S[-1])] == 3.0
         assert buckets["+Inf"] == found["sandseal_request_seconds_count"][0][1] == 4.0
         assert abs(found["sandseal_request_seconds_sum"][0][1] - 100.0026) < 1e-9
+
+
+class TestAttainment:
+    def attained(self, meter_of):
+        metrics = HostMetrics()
+        meter_of(metrics.requests.meter("m", 1, {"standard": 2.0}))
+        found = samples(metrics)
+        return [found.get(f"sandseal_slo_{name}_total", []) for name in ("requests", "met")]
+
+    def test_what_was_answered_well_within_its_target(self):
+        def count(meter):
+            for status, seconds in ((200, 1.9), (200, 2.1), (503, 0.1), (500, 0.1), (200, 0.1)):
+                meter.count(status, "standard", "t", seconds)
+
+        at = {"class": "standard", "tenant": "t"}
+        assert self.attained(count) == [[(at, 5.0)], [(at, 2.0)]]
+
+    def test_what_was_wrong_with_a_request_is_not_missed(self):
+        def count(meter):
+            for status in (400, 404, 429, 499):
+                meter.count(status, "standard", "t", 9.0)
+
+        assert self.attained(count) == [[], []]
+
+    def test_each_tenant_and_class_by_itself(self):
+        def count(meter):
+            meter.count(200, "standard", "a", 3.0)
+            meter.count(200, "standard", "b", 1.0)
+            meter.count(200, "batch", "b", 30.0)  # no target was given
+
+        total, met = self.attained(count)
+        assert [value for _, value in total] == [1.0, 1.0, 1.0]
+        assert {(at["class"], at["tenant"]): value for at, value in met} == {
+            ("standard", "a"): 0.0,
+            ("standard", "b"): 1.0,
+            ("batch", "b"): 1.0,
+        }
+
+    def test_tenants_beyond_number_are_counted_together(self):
+        meter = HostMetrics().requests.meter("m", 1)
+        for i in range(5000):
+            meter.count(200, "standard", f"t{i}", 0.1)
+        assert sum(meter.answers.values()) == 5000
+        assert len(meter.answers) < 4100
 
 
 class TestStatistics:
@@ -106,5 +151,5 @@ class TestStatistics:
 
     def test_two_hosts_in_one_process_share_nothing(self):
         first, second = HostMetrics(), HostMetrics()
-        first.requests.meter("m", 1).count(200, "standard", 0.1)
+        first.requests.meter("m", 1).count(200, "standard", "t", 0.1)
         assert "sandseal_requests_total" not in samples(second)

@@ -49,6 +49,7 @@ def test_what_exists_at_the_start_is_frozen(tail):
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_kept_busy_lags(tail):
     async def run():
         tail.start()

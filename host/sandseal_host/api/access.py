@@ -9,11 +9,10 @@ from typing import Any
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.oidc import OidcSettings
 from sandseal_host.errors import SettingsInvalid
-from sandseal_host.registry.tokens import MOST_URGENT, Rate, Scope
+from sandseal_host.registry.tokens import LEAST_RATE, MOST_RATE, MOST_URGENT, Rate, Scope
 from sandseal_host.serving.request import CLASSES, ServiceClass
 from sandseal_signing.schema import Node
 
-_MAX_RATE = 1e9
 _SCOPES = tuple(map(str, Scope))
 
 
@@ -121,6 +120,6 @@ def _rate(node: Node) -> Rate:
 
 def _per_second(node: Node, name: str) -> float | None:
     value = node.take(name, None)
-    if value is not None and (type(value) not in (int, float) or not 0 < value <= _MAX_RATE):
-        node.fail(name, f"must be a number above 0, not {value!r}")
+    if value is not None and (type(value) not in (int, float) or not LEAST_RATE <= value <= MOST_RATE):
+        node.fail(name, f"must be a number from {LEAST_RATE} to {MOST_RATE}, not {value!r}")
     return None if value is None else float(value)

@@ -5,7 +5,12 @@ from sandseal_host.api.control import add_metrics_route, create_control
 from sandseal_host.api.control_bundles import add_bundle_routes
 from sandseal_host.api.control_dashboard import add_dashboard_routes
 from sandseal_host.api.control_log import add_log_routes
+from sandseal_host.api.control_observation import add_observation_routes
 from sandseal_host.api.control_offers import add_offer_routes
+from sandseal_host.api.control_problems import add_problem_routes
+from sandseal_host.api.control_profiles import add_profile_routes
+from sandseal_host.api.control_queue import add_queue_routes
+from sandseal_host.api.control_recording import add_recording_routes
 from sandseal_host.api.control_repository import add_repository_routes
 from sandseal_host.api.control_signatures import add_signature_routes
 from sandseal_host.api.control_tokens import add_token_routes
@@ -19,6 +24,7 @@ from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.trust_port import Trust
 from sandseal_host.api.uploads import Transfers, Uploads
 from sandseal_host.observe.metrics import HostMetrics
+from sandseal_host.observe.observers import Observers
 
 
 def create_app(
@@ -32,6 +38,7 @@ def create_app(
     receipts: Receipts,
     lifecycle: Lifecycle,
     metrics: HostMetrics,
+    observers: Observers,
     settings: ApiSettings,
 ) -> DataPlane:
     """The ASGI application of a host.
@@ -46,11 +53,14 @@ def create_app(
         receipts: written for those who ask.
         lifecycle: loads and unloads, and knows whether the host is ready.
         metrics: what `/metrics` shows; its requests are counted here.
+        observers: look at what was answered.
         settings: limits and choices.
     """
     door = Doorkeeper(tokens, settings)
     control = create_control()
     add_repository_routes(control, models, lifecycle, door)
+    add_queue_routes(control, models, door)
+    add_recording_routes(control, models, door)
     uploads = Uploads(bundles, settings)
     add_bundle_routes(control, bundles, uploads, door)
     transfers = Transfers(settings.max_transfers, settings.upload_idle_s)
@@ -60,6 +70,9 @@ def create_app(
     add_trust_routes(control, trust, bundles, door)
     add_log_routes(control, log, receipts, door)
     add_metrics_route(control, metrics, door)
+    add_profile_routes(control, observers.profiles, door)
+    add_observation_routes(control, models, observers, door)
     add_dashboard_routes(control)
-    endpoint = Endpoint(models, lifecycle, door, settings, metrics.requests, receipts)
+    add_problem_routes(control)
+    endpoint = Endpoint(models, lifecycle, door, settings, metrics.requests, receipts, observers.observer)
     return DataPlane(endpoint, control)

@@ -18,7 +18,7 @@ _MAX_PATH = 300
 _log = logging.getLogger("sandseal.audit")
 
 
-def note_act(act: str, grant: Grant | None, address: str, outcome: str) -> None:
+def note_act(act: str, grant: Grant | None, address: str, outcome: str, **about: object) -> None:
     """Write down who did what.
 
     Args:
@@ -26,9 +26,10 @@ def note_act(act: str, grant: Grant | None, address: str, outcome: str) -> None:
         grant: of whoever did it; None when that is not known.
         address: where it came from.
         outcome: the status that was answered, or the error's code.
+        about: what it was done to, and with which verdict.
     """
     who = {"token": grant.name, "token_id": grant.id, "tenant": grant.tenant} if grant else {"token": None}
-    _log.info(act, extra={**who, "address": address, "outcome": outcome})
+    _log.info(act, extra={**who, "address": address, "outcome": outcome, **about})
 
 
 def note_stranger(address: str) -> None:
@@ -40,7 +41,7 @@ class AuditMiddleware:
     """Writes down each request to its application that is more than a question.
 
     Args:
-        app: the application; its routes leave the caller's grant in the scope's state.
+        app: the application; its routes leave the caller's `grant` in the scope's state, and what the act is `about`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -65,4 +66,4 @@ class AuditMiddleware:
         finally:
             client = scope.get("client")
             act = f"{scope['method']} {quote(scope['path'])[:_MAX_PATH]}"
-            note_act(act, state.get("grant"), client[0] if client else "unknown", outcome)
+            note_act(act, state.get("grant"), client[0] if client else "unknown", outcome, **state.get("about", {}))

@@ -14,6 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from sandseal_host.api.errors import ConnectionsFull, HeadersTooLarge, TooSlow
 from sandseal_host.api.settings import ConnectionLimits
 
+_LINGER_S = 1.0  # longer than a request is on its way
+
 Part = Literal["head", "body", "none"]
 """Of a request, that has not come completely."""
 
@@ -27,12 +29,14 @@ class _Look:
         part: what it was receiving.
         received: bytes, of all requests.
         unread: bytes that wait for the client to read; None while it reads.
+        resumed: how often it had read nearly all of them, so that more were written.
     """
 
     requests: int
     part: Part
     received: int
     unread: int | None
+    resumed: int
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -43,10 +47,12 @@ class BoundedProtocol(HttpToolsProtocol):
         given: what uvicorn gives its protocols; so `named`.
     """
 
+    stopping = False  # the server is: the next answer is the last
+
     def __init__(self, *given: Any, limits: ConnectionLimits | None = None, **named: Any) -> None:
         super().__init__(*given, **named)
         self._limits = limits or ConnectionLimits()
-        self._requests = self._received = self._piece = self._head = 0
+        self._requests = self._received = self._piece = self._head = self._resumed = 0
         self._part: Part = "head"
         self._refusal: Exception | None = None
         self._looked: _Look | None = None
@@ -65,6 +71,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer.cancel()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """Begin to end: what has been sent is still answered, and the answer says that the connection closes.
+
+        uvicorn would close a connection between two requests at once, though the next one may be on its way.
+        """
+        self.stopping = True
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(_LINGER_S, super().shutdown)
+        else:
+            super().shutdown()
+
     def data_received(self, data: bytes) -> None:
         """Take what has come, unless it makes a head too large."""
         size = self._piece = len(data)
@@ -75,6 +92,17 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._part == "head" and self._head > self._limits.head_bytes and self._refusal is None:
             self._refusal = self._head_too_large()
             self.send_400_response("")
+
+    def resume_writing(self) -> None:
+        """Note that the client has read what waited for it."""
+        self._resumed += 1
+        super().resume_writing()
+
+    def on_response_complete(self) -> None:
+        """Go on with what was sent behind it; no more is read while there is any, however fast a client pipelines."""
+        super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()
 
     def begin_head(self) -> None:
         """Note that a request begins; its head may reach into further pieces, which are counted."""
@@ -125,7 +153,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _look(self) -> None:
         """End a connection that has been waiting for its client since the last look."""
         unread = self.transport.get_write_buffer_size() if self.flow.write_paused else None
-        before, now = self._looked, _Look(self._requests, self._part, self._received, unread)
+        before, now = self._looked, _Look(self._requests, self._part, self._received, unread, self._resumed)
         self._looked = now
         self._look_later()
         if self.transport.is_closing() or (before is not None and self._reads_too_slowly(before, now)):
@@ -134,7 +162,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._end_slow_request()
 
     def _reads_too_slowly(self, before: _Look, now: _Look) -> bool:
-        return before.unread is not None and now.unread is not None and before.unread - now.unread < self._least()
+        if before.unread is None or now.unread is None or before.resumed != now.resumed:
+            return False
+        return before.unread - now.unread < self._least()
 
     def _sends_too_slowly(self, before: _Look, now: _Look) -> bool:
         if now.part == "none" or (before.part, before.requests) != (now.part, now.requests):

@@ -10,6 +10,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
+from sandseal_host.api.account import verdict
 from sandseal_host.api.audit import AuditMiddleware
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.dataplane import send_answer
@@ -19,6 +20,7 @@ from sandseal_host.api.metadata import host_version
 from sandseal_host.api.openapi import document_both_planes
 from sandseal_host.api.permit import permit
 from sandseal_host.api.problems import problem
+from sandseal_host.api.request_id import RequestIdMiddleware
 from sandseal_host.errors import ClientGone, RequestInvalid
 from sandseal_host.observe.metrics import HostMetrics
 from sandseal_host.registry.tokens import Scope
@@ -37,6 +39,7 @@ def create_control() -> FastAPI:
     )
     control.add_middleware(ProblemMiddleware)
     control.add_middleware(AuditMiddleware)
+    control.add_middleware(RequestIdMiddleware)
     document_both_planes(control)
     return control
 
@@ -73,8 +76,10 @@ class ProblemMiddleware:
         except Exception as error:
             if started or scope["type"] != "http":
                 raise
-            gone = isinstance(error, ClientDisconnect)
-            await send_answer(problem(ClientGone("the client closed the connection") if gone else error), send)
+            if isinstance(error, ClientDisconnect):
+                error = ClientGone("the client closed the connection")
+            scope.setdefault("state", {})["about"] = {"verdict": verdict(error)}
+            await send_answer(problem(error), send)
 
 
 async def _translated(request: Request, error: Exception) -> Response:
@@ -104,4 +109,5 @@ def _meaning(request: Request, error: Exception) -> Exception:
 def _allowed(request: Request) -> str:
     """All methods of the path; the framework's own header names those of the first route alone."""
     matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    matching = [route for route in matching if getattr(route, "path", "") == request.url.path] or matching
     return ", ".join(sorted({method for route in matching for method in getattr(route, "methods", ())}))

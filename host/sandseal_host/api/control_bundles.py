@@ -32,7 +32,7 @@ def add_bundle_routes(control: FastAPI, bundles: Bundles, uploads: Uploads, door
         request: Request, response: Response, grant: Annotated[Grant, permit(door, Scope.PUBLISH)]
     ) -> BundleEntry:
         check_content_type(request.headers.get("content-type", "").encode("latin-1"))
-        entry = await uploads.accept(request.stream(), grant)
+        entry = told(request, await uploads.accept(request.stream(), grant))
         response.status_code = 202 if entry.state == "pending" else 201
         return entry
 
@@ -47,6 +47,17 @@ def add_bundle_routes(control: FastAPI, bundles: Bundles, uploads: Uploads, door
     @control.delete("/v1/bundles/{bundle_id}", status_code=204, summary="Unload and forget a bundle")
     def remove(bundle_id: str, grant: Annotated[Grant, permit(door, Scope.OPERATE)]) -> None:
         bundles.remove(visible_bundle(bundles, bundle_id, grant).id)
+
+
+def told(request: Request, entry: BundleEntry) -> BundleEntry:
+    """The bundle that a request brought or completed, left for the audit log too."""
+    request.state.about = {
+        "model": entry.name,
+        "version": entry.version,
+        "bundle": entry.id,
+        "verdict": entry.state,
+    }
+    return entry
 
 
 def visible_bundle(bundles: Bundles, bundle_id: str, grant: Grant) -> BundleEntry:

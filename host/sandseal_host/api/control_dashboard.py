@@ -9,7 +9,7 @@ from sandseal_host.api.errors import RouteUnknown
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 # Nothing from elsewhere, nothing inline, in nobody's frame: a bundle's texts cannot become code here.
-_HEADERS = {
+PAGE_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'"
@@ -23,17 +23,17 @@ _HEADERS = {
 def add_dashboard_routes(control: FastAPI) -> None:
     """Add the page at / and what it consists of; they tell nothing, so they need no token."""
     pages = {
-        file.name: Response(file.read_bytes(), media_type=_TYPES[file.name.rpartition(".")[2]], headers=_HEADERS)
+        file.name: Response(file.read_bytes(), media_type=_TYPES[file.name.rpartition(".")[2]], headers=PAGE_HEADERS)
         for file in files(dashboard).iterdir()
         if file.name.rpartition(".")[2] in _TYPES
     }
 
     @control.get("/", include_in_schema=False)
-    def page() -> Response:
+    async def page() -> Response:
         return pages["index.html"]
 
     @control.get("/dashboard/{name}", include_in_schema=False)
-    def part(name: str) -> Response:
+    async def part(name: str) -> Response:
         if name not in pages:
             raise RouteUnknown(f"the dashboard has no part {name[:80]!r}")
         return pages[name]

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import FastAPI, Query, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
 from sandseal_host.api.auth import Doorkeeper
@@ -14,6 +15,10 @@ from sandseal_host.registry.tokens import Scope
 from sandseal_signing.merkle import encode_hash
 
 _Number = Annotated[int | None, Query(ge=0)]
+
+
+class _Lines(Response):
+    media_type = "application/jsonl"
 
 
 class HostKeys(BaseModel):
@@ -34,20 +39,30 @@ def add_log_routes(control: FastAPI, log: Log, receipts: Receipts, door: Doorkee
     def keys(_: Annotated[Grant, permit(door)]) -> HostKeys:
         return HostKeys(log=log.verifier.render(), receipt=receipts.public.inline)
 
-    @control.get("/v1/log/checkpoint", summary="The newest checkpoint, as a signed note", response_class=Response)
+    @control.get(
+        "/v1/log/checkpoint", summary="The newest checkpoint, as a signed note", response_class=PlainTextResponse
+    )
     def checkpoint(grant: Annotated[Grant, readers]) -> Response:
         _need_all_models(grant)
         return _text(log.checkpoint())
 
-    @control.get("/v1/log/entries", summary="Entries from `start` on and before `end`, one a line; maybe fewer")
+    @control.get(
+        "/v1/log/entries",
+        summary="Entries from `start` on and before `end`, one a line; maybe fewer",
+        response_class=_Lines,
+    )
     def entries(
         grant: Annotated[Grant, readers], start: Annotated[int, Query(ge=0)], end: Annotated[int, Query(ge=0)]
     ) -> Response:
         _need_all_models(grant)
         lines = b"".join(entry + b"\n" for entry in log.entries(start, end))
-        return Response(lines, media_type="application/jsonl")
+        return _Lines(lines)
 
-    @control.get("/v1/log/proof", summary="That an entry is in the log, or that one size continues another")
+    @control.get(
+        "/v1/log/proof",
+        summary="That an entry is in the log, or that one size continues another",
+        response_class=PlainTextResponse,
+    )
     def proof(
         grant: Annotated[Grant, readers],
         index: _Number = None,
@@ -75,4 +90,4 @@ def _need_all_models(grant: Grant) -> None:
 
 
 def _text(data: bytes) -> Response:
-    return Response(data, media_type="text/plain; charset=utf-8")
+    return PlainTextResponse(data)

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.body import read_body
-from sandseal_host.api.control_bundles import visible_bundle
+from sandseal_host.api.control_bundles import told, visible_bundle
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.offer_port import BlobEntry, OfferEntry, Offers
 from sandseal_host.api.permit import permit
@@ -84,7 +84,7 @@ def add_offer_routes(
             # Finished before: a client that did not get the answer asks again.
             entry = await run_in_threadpool(visible_bundle, bundles, bundle_id, grant)
         response.status_code = 202 if entry.state == "pending" else 201
-        return entry
+        return told(request, entry)
 
 
 def _progress(entry: BlobEntry) -> dict[str, str]:

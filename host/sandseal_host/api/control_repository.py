@@ -6,9 +6,8 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Request
 
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.body import read_body
+from sandseal_host.api.body import DOCUMENT_BODY, read_document
 from sandseal_host.api.grant import Grant
-from sandseal_host.api.json_document import load_object
 from sandseal_host.api.metadata import index_entry
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import Lifecycle, Models
@@ -25,31 +24,28 @@ def add_repository_routes(control: FastAPI, models: Models, lifecycle: Lifecycle
         names = {entry.name for entry in models.index() if entry.state == "ready" and grant.sees(entry.name)}
         return {"models": sorted(names)}
 
-    @control.post("/v2/repository/index", summary="Every known version and its state")
+    @control.post("/v2/repository/index", summary="Every known version and its state", openapi_extra=DOCUMENT_BODY)
     async def index(request: Request, grant: Annotated[Grant, reader]) -> list[dict[str, str]]:
-        only_ready = (await _body(request)).get("ready") is True
+        only_ready = (await read_document(request)).get("ready") is True
         lines = [index_entry(entry) for entry in models.index() if grant.sees(entry.name)]
         return [line for line in lines if not only_ready or line["state"] == "READY"]
 
-    @control.post("/v2/repository/models/{model}/load", summary="Load a version")
+    @control.post("/v2/repository/models/{model}/load", summary="Load a version", openapi_extra=DOCUMENT_BODY)
     async def load(model: str, request: Request, grant: Annotated[Grant, operator]) -> dict[str, str]:
-        parameters = _parameters(await _body(request), {"wait", "version"})
+        parameters = _parameters(await read_document(request), {"wait", "version"})
         grant.need_model(model)
         await lifecycle.load(model, _version(parameters), wait=_wait(parameters))
         return {"name": model}
 
-    @control.post("/v2/repository/models/{model}/unload", summary="Unload a version, or all of them")
+    @control.post(
+        "/v2/repository/models/{model}/unload", summary="Unload a version, or all of them", openapi_extra=DOCUMENT_BODY
+    )
     async def unload(model: str, request: Request, grant: Annotated[Grant, operator]) -> dict[str, str]:
         # Bundles have no dependents, so Triton's unload_dependents is always fulfilled.
-        parameters = _parameters(await _body(request), {"wait", "version", "unload_dependents"})
+        parameters = _parameters(await read_document(request), {"wait", "version", "unload_dependents"})
         grant.need_model(model)
         await lifecycle.unload(model, _version(parameters), wait=_wait(parameters))
         return {"name": model}
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    text = await read_body(request)
-    return load_object(text) if text.strip() else {}
 
 
 def _parameters(body: Mapping[str, Any], known: set[str]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.control_bundles import visible_bundle
+from sandseal_host.api.control_bundles import told, visible_bundle
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import BundleEntry, Bundles
@@ -38,9 +38,10 @@ def add_signature_routes(control: FastAPI, bundles: Bundles, uploads: Transfers,
         bundle_id: str, request: Request, grant: Annotated[Grant, permit(door, Scope.PUBLISH)]
     ) -> BundleEntry:
         bundle = await run_in_threadpool(visible_bundle, bundles, bundle_id, grant)
-        return await uploads.run(
+        entry = await uploads.run(
             request.stream(), MAX_FILE_BYTES, grant, lambda stream: bundles.sign(bundle.id, _read(stream), grant)
         )
+        return told(request, entry)
 
 
 def _read(stream: Readable) -> bytes:

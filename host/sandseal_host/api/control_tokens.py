@@ -14,7 +14,7 @@ from sandseal_host.api.grant import Grant
 from sandseal_host.api.permit import permit
 from sandseal_host.api.ports import TokenEntry, Tokens
 from sandseal_host.errors import NotPermitted, RequestInvalid
-from sandseal_host.registry.tokens import Rate, Scope
+from sandseal_host.registry.tokens import LEAST_RATE, MOST_RATE, Rate, Scope
 from sandseal_host.serving.request import CLASSES
 
 
@@ -28,9 +28,9 @@ class TokenRequest(BaseModel):
     tenant: str = Field("default", min_length=1, max_length=128)
     models: str = Field("*", min_length=1, max_length=128)
     ceiling: Literal["realtime", "standard", "batch"] = "realtime"
-    requests_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
-    rows_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
-    expires: AwareDatetime | None = None
+    requests_s: float | None = Field(None, ge=LEAST_RATE, le=MOST_RATE)
+    rows_s: float | None = Field(None, ge=LEAST_RATE, le=MOST_RATE)
+    expires: AwareDatetime | None = Field(None, strict=True)  # a text, as the document says; no number
 
 
 class IssuedToken(BaseModel):

@@ -6,6 +6,7 @@ from sandseal_host.api.answer import Answer
 from sandseal_host.api.endpoint import Endpoint
 from sandseal_host.api.exchange import Exchange
 from sandseal_host.api.routes import match_route
+from sandseal_host.api.streamed import StreamedAnswer
 
 
 class DataPlane:
@@ -26,8 +27,13 @@ class DataPlane:
             route = match_route(scope["path"].removeprefix(scope.get("root_path", "")))
         if route is None:
             await self._control(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive)
+        answer = await self.endpoint.answer(route, exchange)
+        if isinstance(answer, StreamedAnswer):
+            await answer.deliver(exchange, send)
         else:
-            await send_answer(await self.endpoint.answer(route, Exchange(scope, receive)), send)
+            await send_answer(answer, send)
 
 
 async def send_answer(answer: Answer, send: Send) -> None:

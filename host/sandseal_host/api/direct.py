@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from sandseal_host.api.answer import Answer
+from sandseal_host.api.generation import begin_infer
 from sandseal_host.api.visit import Visit
 from sandseal_host.errors import ClientGone
 from sandseal_host.serving.ports import Cancellable
@@ -41,7 +42,7 @@ class DirectCall:
         try:
             visit.read(memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces)))
             model, request = visit.bind()
-            self._work = model.begin(request, self)
+            self._work = begin_infer(model, request, self)
         except Exception as error:
             self.set_exception(error)
 

@@ -11,22 +11,27 @@ from sandseal_host.api.answer import Answer, json_answer
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.errors import MethodWrong
 from sandseal_host.api.exchange import Exchange
-from sandseal_host.api.forms import CallForm, Headers, ProtocolForm
+from sandseal_host.api.forms import CallForm, GenerateForm, Headers, ProtocolForm
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.infer import InferencePath
 from sandseal_host.api.log_port import Receipts
 from sandseal_host.api.metadata import SERVER, health, model_metadata, model_not_ready, model_ready
 from sandseal_host.api.model_config import model_config
 from sandseal_host.api.model_statistics import model_statistics
+from sandseal_host.api.openai.path import OpenAiPath
+from sandseal_host.api.openai.problems import openai_problem
 from sandseal_host.api.ports import Lifecycle, Models
 from sandseal_host.api.prepared import PreparedModels
 from sandseal_host.api.problems import problem
-from sandseal_host.api.routes import Action, Route, read_version
+from sandseal_host.api.request_id import repeat_id
+from sandseal_host.api.routes import OPENAI, Action, Route, read_version
 from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.streamed import StreamedAnswer
 from sandseal_host.api.tls import Names
 from sandseal_host.api.visit import Edge, Visit
 from sandseal_host.errors import NotReady
-from sandseal_host.observe.metrics import RequestMetrics
+from sandseal_host.observe.finished import Observer
+from sandseal_host.observe.request_metrics import RequestMetrics
 from sandseal_signing.errors import SandsealError
 
 
@@ -40,6 +45,7 @@ class Endpoint:
         settings: limits and choices.
         metrics: counts what was answered.
         receipts: written for those who ask.
+        observer: shown every inference that is over; None = nobody looks.
     """
 
     def __init__(
@@ -50,15 +56,25 @@ class Endpoint:
         settings: ApiSettings,
         metrics: RequestMetrics,
         receipts: Receipts,
+        observer: Observer | None = None,
     ) -> None:
         self.models, self.lifecycle, self.door, self.settings = models, lifecycle, door, settings
         self.edge = Edge(
-            models, PreparedModels(settings, metrics), receipts, settings.default_class, settings.max_ratio
+            models,
+            PreparedModels(settings, metrics),
+            receipts,
+            settings.default_class,
+            settings.max_ratio,
+            observer,
         )
         self._inference = InferencePath(self.edge, door)
         self._protocol, self._plain = ProtocolForm(settings), CallForm(settings)
-        self._actions: dict[Action, Callable[[Route, Exchange], Awaitable[Answer]]] = {
+        self._whole, self._events = (GenerateForm(settings, streaming=streaming) for streaming in (False, True))
+        openai = OpenAiPath(self.edge, door, settings)
+        self._actions: dict[Action, Callable[[Route, Exchange], Awaitable[Answer | StreamedAnswer]]] = {
             Action.INFER: self._infer,
+            Action.GENERATE: self._generate,
+            Action.GENERATE_STREAM: self._generate_stream,
             Action.CALL: self._call,
             Action.SERVER: self._server,
             Action.LIVE: self._health,
@@ -68,16 +84,22 @@ class Endpoint:
             Action.CONFIG: self._config,
             Action.STATISTICS: self._statistics,
             Action.ALL_STATISTICS: self._statistics,
+            Action.CHAT: openai.generate,
+            Action.COMPLETE: openai.generate,
+            Action.EMBED: openai.embed,
+            Action.OPENAI_MODELS: openai.models,
+            Action.OPENAI_MODEL: openai.model,
         }
 
-    async def answer(self, route: Route, exchange: Exchange) -> Answer:
+    async def answer(self, route: Route, exchange: Exchange) -> Answer | StreamedAnswer:
         """The answer to a request; every error becomes its problem."""
         try:
             if exchange.method != route.method:
                 raise MethodWrong(f"{exchange.method} is not for this path", allow=route.method)
             return await self._actions[route.action](route, exchange)
         except Exception as error:
-            return problem(error)
+            told = openai_problem(error) if route.action in OPENAI else problem(error)
+            return repeat_id(told, exchange.headers)
 
     def at_once(self, route: Route, headers: Headers, certificate: Names = ()) -> Visit | None:
         """The visit of an inference that needs no waiting before its model runs; None for everything else."""
@@ -87,6 +109,11 @@ class Endpoint:
             return self._inference.at_once(route, headers, self._protocol, certificate)
         except SandsealError:
             return None  # `answer` will say why
+
+    def metadata(self, name: str, version: int | None) -> dict[str, Any]:
+        """A model's public signature, and its versions that serve: of a version, that one."""
+        index = self.models.index() if version is None else ()
+        return model_metadata(self.models.get(name, version), index)
 
     def config(self, name: str, version: int | None) -> dict[str, Any]:
         """A model's configuration, in Triton's form."""
@@ -106,10 +133,16 @@ class Endpoint:
         wanted = [e for e in ready if (not name or e.name == name) and version in (None, e.version)]
         return {"model_stats": [model_statistics(self.models.get(e.name, e.version)) for e in wanted]}
 
-    def _infer(self, route: Route, exchange: Exchange) -> Awaitable[Answer]:
+    def _infer(self, route: Route, exchange: Exchange) -> Awaitable[Answer | StreamedAnswer]:
         return self._inference.answer(route, exchange, self._protocol)
 
-    def _call(self, route: Route, exchange: Exchange) -> Awaitable[Answer]:
+    def _generate(self, route: Route, exchange: Exchange) -> Awaitable[Answer | StreamedAnswer]:
+        return self._inference.answer(route, exchange, self._whole)
+
+    def _generate_stream(self, route: Route, exchange: Exchange) -> Awaitable[Answer | StreamedAnswer]:
+        return self._inference.answer(route, exchange, self._events)
+
+    def _call(self, route: Route, exchange: Exchange) -> Awaitable[Answer | StreamedAnswer]:
         route = replace(route, version=read_version(exchange.query("version")))
         return self._inference.answer(route, exchange, self._plain)
 
@@ -122,7 +155,7 @@ class Endpoint:
 
     async def _model(self, route: Route, exchange: Exchange) -> Answer:
         (await self._admit(exchange)).need_model(route.model)
-        return json_answer(model_metadata(self.models.get(route.model, route.version), self.models.index()))
+        return json_answer(self.metadata(route.model, route.version))
 
     async def _config(self, route: Route, exchange: Exchange) -> Answer:
         (await self._admit(exchange)).need_model(route.model)

@@ -6,14 +6,18 @@ ClientError (sandseal_host.errors)
 ├── MediaTypeWrong          a body of this content type is not taken here
 ├── HeadersTooLarge         a request's head, in bytes or fields
 ├── TooSlow                 a request that trickles in
+├── RequestInvalid
+│   └── OptionInvalid       a member of a request for text, or of the OpenAI API
 └── EncodingUnsupported     a Content-Encoding other than gzip, deflate, identity
 Busy
 └── ConnectionsFull         as many connections are open as may
+OperatorError
+└── Unexpected              what nobody foresaw; `incident` is its line in the log
 """
 
 from typing import Any
 
-from sandseal_host.errors import Busy, ClientError, UnsupportedRequest
+from sandseal_host.errors import Busy, ClientError, OperatorError, RequestInvalid, UnsupportedRequest
 
 
 class RouteUnknown(ClientError):
@@ -65,3 +69,17 @@ class EncodingUnsupported(UnsupportedRequest):
 
     code = "encoding_unsupported"
     hint = "compress with gzip or deflate, or not at all"
+
+
+class OptionInvalid(RequestInvalid):
+    """A member of a request for text, or of one to the OpenAI API, is not as it must be; `data["where"]` names it."""
+
+    code = "option_invalid"
+    hint = "correct the member named, or leave it out"
+
+
+class Unexpected(OperatorError):
+    """The host failed in a way that nobody foresaw; the data names the incident, under which the log has it."""
+
+    code = "internal"
+    hint = "ask the operator to look for the incident in the host's log"

@@ -1,6 +1,7 @@
-"""The two forms of an inference over HTTP: the Open Inference Protocol, and the plain call."""
+"""The forms of an inference over HTTP: the Open Inference Protocol, its generate extension, and the plain call."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from sandseal_host.api.answer import Answer
@@ -8,6 +9,7 @@ from sandseal_host.api.call import check_callable, check_content_type
 from sandseal_host.api.inference import Inference, Plan
 from sandseal_host.api.prepared import Prepared
 from sandseal_host.api.settings import ApiSettings
+from sandseal_host.api.streamed import EVENT_TYPE, event
 from sandseal_host.errors import RequestInvalid, TooLarge
 from sandseal_host.serving.request import Response
 
@@ -122,6 +124,38 @@ class CallForm:
     def encode(self, prepared: Prepared, plan: Plan, response: Response) -> Answer:
         """The outputs by name."""
         return prepared.encoder.encode_call(response)
+
+
+class GenerateForm:
+    """The generate extension's: JSON members by the names of inputs and outputs.
+
+    Args:
+        settings: its limits.
+        streaming: whether the answer is a stream of events, of which a model that answers once has one.
+    """
+
+    def __init__(self, settings: ApiSettings, *, streaming: bool) -> None:
+        self._layout, self._streaming = Layout(settings.max_json_bytes), streaming
+
+    def expect(self, headers: Headers, prepared: Prepared) -> Layout:
+        """A body that is all JSON.
+
+        Raises:
+            MediaTypeWrong: multipart.
+        """
+        check_content_type(headers.get(b"content-type", b""))
+        return self._layout
+
+    def decode(self, prepared: Prepared, body: memoryview, layout: Layout) -> Inference:
+        """The inference on the inputs that the members name."""
+        return prepared.decoder.decode_generate(body)
+
+    def encode(self, prepared: Prepared, plan: Plan, response: Response) -> Answer:
+        """The outputs by name."""
+        answer = prepared.encoder.encode_generate(plan, response)
+        if not self._streaming:
+            return answer
+        return replace(answer, body=event(answer.body), headers=(EVENT_TYPE, *answer.headers[1:]))
 
 
 def _header_length(declared: bytes) -> int:

@@ -1,15 +1,21 @@
 """Inference as the data plane offers it: with the time to wait for bodies and tokens, or at once."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
 
 from sandseal_host.api.answer import Answer
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.exchange import Exchange, check_size, read_size
 from sandseal_host.api.forms import Form, Headers
-from sandseal_host.api.presence import Presence
-from sandseal_host.api.routes import Route
+from sandseal_host.api.generation import begin, infer, text_response
+from sandseal_host.api.ports import LiveModel
+from sandseal_host.api.routes import Action, Route
+from sandseal_host.api.streamed import StreamedAnswer, stream_headers
 from sandseal_host.api.tls import Names
 from sandseal_host.api.visit import QUICK_BYTES, Edge, Visit
+from sandseal_host.serving.generation.stream import Stream
+from sandseal_host.serving.request import Request
 
 
 class InferencePath:
@@ -22,9 +28,8 @@ class InferencePath:
 
     def __init__(self, edge: Edge, door: Doorkeeper) -> None:
         self._edge, self._door = edge, door
-        self._presence = Presence()
 
-    async def answer(self, route: Route, exchange: Exchange, form: Form) -> Answer:
+    async def answer(self, route: Route, exchange: Exchange, form: Form) -> Answer | StreamedAnswer:
         """Answer a request; who may not enter is told so before the body is read.
 
         Raises:
@@ -42,13 +47,29 @@ class InferencePath:
             else:
                 visit.read(body)
             model, request = visit.bind()
-            with self._presence.wait(exchange, visit.arrival):
-                response = await model.infer(request)
+            if route.action is Action.GENERATE_STREAM and model.manifest.generation is not None:
+                return await self._stream(visit, exchange, model, request)
+            with self._edge.presence.wait(exchange, visit.arrival):
+                response = await infer(model, request)
             if visit.is_quick(response):
                 return visit.count(visit.render(response))
             return visit.count(await asyncio.to_thread(visit.render, response))
         except Exception as error:
             return visit.fail(error)
+
+    async def _stream(self, visit: Visit, exchange: Exchange, model: LiveModel, request: Request) -> StreamedAnswer:
+        """A stream of pieces of text; what goes wrong before the first is raised."""
+        visit.check_streamable()
+        with self._edge.presence.wait(exchange, visit.arrival):
+            stream = await begin(model, request)
+        return await StreamedAnswer.begin(
+            _events(visit, stream),
+            exchange,
+            self._edge.presence,
+            headers=lambda: stream_headers(model, stream.timings.table()),
+            finished=partial(visit.count, Answer(200, b"")),
+            failed=visit.fail,
+        )
 
     def at_once(self, route: Route, headers: Headers, form: Form, certificate: Names) -> Visit | None:
         """The visit of a small request from a token that was seen a moment ago; None for all others.
@@ -63,3 +84,10 @@ class InferencePath:
         visit = Visit(self._edge, route, headers, grant, form)
         check_size(size, visit.expect().limit)
         return visit
+
+
+async def _events(visit: Visit, stream: Stream) -> AsyncGenerator[bytes, None]:
+    with stream:
+        async for piece in stream:
+            if piece.text or piece.finish:
+                yield visit.render_piece(text_response(piece.text, stream))

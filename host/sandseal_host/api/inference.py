@@ -2,11 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sandseal_host.api.binary_tensor import BinarySlot
 from sandseal_host.api.terms import Terms
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import Tensor, record
+
+
+class Wanted(NamedTuple):
+    """How an output is wanted.
+
+    Args:
+        binary: behind the JSON instead of in it.
+        classes: as so many of its largest values; 0 for the output itself.
+    """
+
+    binary: bool
+    classes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +32,7 @@ class Plan:
         terms: how it wants to be served.
         end: how long the body must be.
         id: echoed in the answer; empty when none was given.
-        outputs: the outputs asked for and whether each is wanted as binary; None for all of them.
+        outputs: the outputs asked for, and how; None for all of them.
         binary: whether outputs that say nothing are wanted as binary.
     """
 
@@ -28,7 +41,7 @@ class Plan:
     terms: Terms
     end: int
     id: str = ""
-    outputs: Mapping[str, bool] | None = None
+    outputs: Mapping[str, Wanted] | None = None
     binary: bool = False
 
     @property
@@ -40,6 +53,11 @@ class Plan:
     def all_binary(self) -> bool:
         """Whether the JSON holds no data, so that other requests may well have the same."""
         return all(isinstance(entry, BinarySlot) for entry in self.inputs)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether any output is wanted as its classes, which takes a while to find."""
+        return self.outputs is not None and any(wanted.classes for wanted in self.outputs.values())
 
     def fill(self, body: memoryview) -> "Inference":
         """The inference of the request that has this body.

@@ -142,7 +142,7 @@ def json_from_tensor(tensor: Tensor, nonfinite: NonFinite, *, nested: bool = Fal
         strings = np.empty(len(elements := _strings(tensor)), object)
         strings[:] = elements
         return orjson.dumps(strings.reshape(shape).tolist())
-    values = _from_bf16(tensor.data) if tensor.dtype is DataType.BF16 else tensor.data
+    values = from_bf16(tensor.data) if tensor.dtype is DataType.BF16 else tensor.data
     values = values.reshape(shape)
     text = orjson.dumps(values, option=_NUMPY) if values.ndim else orjson.dumps(values.reshape(1), option=_NUMPY)[1:-1]
     if b"null" in text:  # the one thing that orjson writes for NaN and infinities
@@ -182,5 +182,6 @@ def _to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
-def _from_bf16(bits: NDArray[Any]) -> NDArray[np.float32]:
+def from_bf16(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """FP32 values of BF16 bits."""
     return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -11,11 +11,15 @@ from sandseal_signing.manifest import TensorSpec
 
 EXTENSIONS = (
     "binary_tensor_data",
+    "classification",
+    "logging",
     "model_configuration",
     "model_repository",
     "parameters",
     "schedule_policy",
+    "sequence",
     "statistics",
+    "trace",
 )
 PLATFORM = "onnxruntime_onnx"
 
@@ -68,6 +72,7 @@ def model_not_ready(error: Busy, name: str) -> Answer:
 def model_metadata(model: LiveModel, entries: Iterable[ModelEntry]) -> dict[str, Any]:
     """The public signature of a model: what clients send and get, whatever its plugins make of it."""
     manifest = model.manifest
+    precision = {"precision": model.precision} if model.precision else {}
     versions = sorted(e.version for e in entries if e.name == manifest.name and e.state == "ready")
     return {
         "name": manifest.name,
@@ -75,7 +80,7 @@ def model_metadata(model: LiveModel, entries: Iterable[ModelEntry]) -> dict[str,
         "platform": PLATFORM,
         "inputs": [_tensor(spec) for spec in manifest.inputs],
         "outputs": [_tensor(spec) for spec in manifest.outputs],
-        "properties": {"bundle": model.bundle_id, "release": manifest.release, **manifest.metadata},
+        "properties": {"bundle": model.bundle_id, "release": manifest.release, **precision, **manifest.metadata},
     }
 
 

@@ -7,7 +7,8 @@ from sandseal_host.api.ports import LiveModel
 from sandseal_host.serving.request import CLASSES
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.versions import VersionPolicy
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.manifest import DataType, ModelSpec, TensorSpec
+from sandseal_signing.state import StateSpec
 
 
 def model_config(model: LiveModel, versions: VersionPolicy, default_class: str) -> dict[str, Any]:
@@ -33,6 +34,12 @@ def model_config(model: LiveModel, versions: VersionPolicy, default_class: str) 
         "parameters": {"bundle": {"string_value": model.bundle_id}},
         "model_transaction_policy": {"decoupled": False},
     }
+    if manifest.model.cache:
+        config["response_cache"] = {"enable": True}
+    if manifest.model.state:
+        return config | {
+            "sequence_batching": {"state": [_state(manifest.model, each) for each in manifest.model.state]}
+        }
     return config | ({"dynamic_batching": _batching(settings, default_class)} if batched else {})
 
 
@@ -51,6 +58,12 @@ def _tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
         "data_type": f"TYPE_{kind}",
         "dims": [axis if isinstance(axis, int) else -1 for axis in axes],
     }
+
+
+def _state(model: ModelSpec, state: StateSpec) -> dict[str, Any]:
+    (spec,) = [spec for spec in model.inputs if spec.name == state.input]
+    kind = _tensor(spec, spec.batched)
+    return {"input_name": state.input, "output_name": state.output, **{n: kind[n] for n in ("data_type", "dims")}}
 
 
 def _group(name: str, instances: int, devices: list[str]) -> dict[str, Any]:

@@ -8,14 +8,15 @@ from sandseal_host.api.ports import LiveModel
 def model_statistics(model: LiveModel) -> dict[str, Any]:
     """A version's statistics since it was loaded.
 
-    Its plugins are what computes inputs and outputs. Of failures the number alone is known, and nothing is cached.
+    Its plugins are what computes inputs and outputs. Of failures the number alone is known.
 
     Args:
         model: ready.
     """
     served = model.served()
     count = served.requests
-    total_s = served.pre_s + served.queue_s + served.run_s + served.post_s
+    computed = count - served.hits
+    total_s = served.hits_s + served.misses_s + served.pre_s + served.queue_s + served.run_s + served.post_s
     return {
         "name": model.manifest.name,
         "version": str(model.version),
@@ -25,12 +26,12 @@ def model_statistics(model: LiveModel) -> dict[str, Any]:
         "inference_stats": {
             "success": _duration(count, total_s),
             "fail": _duration(served.failed, 0),
-            "queue": _duration(count, served.queue_s),
-            "compute_input": _duration(count, served.pre_s),
-            "compute_infer": _duration(count, served.run_s),
-            "compute_output": _duration(count, served.post_s),
-            "cache_hit": _duration(0, 0),
-            "cache_miss": _duration(0, 0),
+            "queue": _duration(computed, served.queue_s),
+            "compute_input": _duration(computed, served.pre_s),
+            "compute_infer": _duration(computed, served.run_s),
+            "compute_output": _duration(computed, served.post_s),
+            "cache_hit": _duration(served.hits, served.hits_s),
+            "cache_miss": _duration(served.misses, served.misses_s),
         },
         "response_stats": {},
         "batch_stats": [

@@ -31,8 +31,9 @@ class Bucket:
 
     def take(self, rows: int, now: float) -> None:
         """Take out what a request of so many rows costs, whether it is there or not."""
-        self._full_at = max(self._full_at, now) + (rows if self._rows else 1) * self._cost_s
-        self.free_at = self._full_at - self._slack_s
+        begun = self._full_at if self._full_at > now else now
+        self._full_at = full_at = begun + (rows if self._rows else 1) * self._cost_s
+        self.free_at = full_at - self._slack_s
 
 
 class Pace:

@@ -1,21 +1,49 @@
 """What the edge needs from the rest of the host, as it sees it; app.py connects the rooms that offer it."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from sandseal_host.api.grant import Grant
 from sandseal_host.errors import Busy
 from sandseal_host.registry.acceptance import Signer
+from sandseal_host.serving.cuts import Explanation
+from sandseal_host.serving.generation.request import GenerationRequest
+from sandseal_host.serving.generation.stream import Stream
+from sandseal_host.serving.generation.vocabulary import Vocabulary
 from sandseal_host.serving.ports import Cancellable, Waiter
+from sandseal_host.serving.recording import Recording
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.tally import Served
 from sandseal_host.serving.versions import VersionPolicy
 from sandseal_signing.digest import Readable
 from sandseal_signing.manifest import Manifest
+from sandseal_signing.variants import Precision
+
+
+class Text(Protocol):
+    """What makes tokens of a model's prompts; whatever the publisher wrote for it runs confined."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What tokens are in bytes."""
+        ...
+
+    def encode(self, text: str) -> Awaitable[Sequence[int]]:
+        """The tokens of a prompt."""
+        ...
+
+    def chat(self, messages: Sequence[Mapping[str, Any]]) -> Awaitable[Sequence[int]]:
+        """The tokens of a prompt that asks for the next message.
+
+        Raises:
+            RequestInvalid: the model's template does not take these messages.
+        """
+        ...
 
 
 class LiveModel(Protocol):
@@ -36,6 +64,11 @@ class LiveModel(Protocol):
         """The digest of the bundle that it came in."""
         ...
 
+    @property
+    def precision(self) -> Precision | None:
+        """Of the variant that serves; None for a model that has but one graph."""
+        ...
+
     def infer(self, request: Request) -> Awaitable[Response]:
         """Answer a request; cancelling takes it out of the queue."""
         ...
@@ -49,8 +82,38 @@ class LiveModel(Protocol):
         ...
 
     @property
+    def accepted_at(self) -> float:
+        """When its bundle was accepted, in seconds since 1970."""
+        ...
+
+    def recorded(self) -> AbstractContextManager[Recording]:
+        """Take down when requests arrive, and in which shapes, meanwhile."""
+        ...
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep it from being unloaded meanwhile."""
+        ...
+
+    @property
+    def text(self) -> Text:
+        """What makes tokens of prompts, for one that generates text."""
+        ...
+
+    def generate(self, request: GenerationRequest) -> Stream:
+        """Begin to generate text, for one that does.
+
+        Raises:
+            HostError: as `infer` raises before it waits.
+        """
+        ...
+
+    @property
     def settings(self) -> SchedulerSettings:
         """How it is batched and queued."""
+        ...
+
+    def explain(self) -> Explanation:
+        """What waits and runs, and why the last batches were cut."""
         ...
 
     def served(self) -> Served:

@@ -1,7 +1,7 @@
 """Errors as HTTP: one table from error class to status, one body shape for all.
 
-The body is `{"error": sentence, "code": stable word, "hint": what to do, ...data}`; Triton's and KServe's clients
-read `error`. Validation is always 400, so that no client has to know 422.
+The body is `{"error": sentence, "code": stable word, "hint": what to do, "type": its page, ...data}`; Triton's and
+KServe's clients read `error`. Validation is always 400, so that no client has to know 422.
 """
 
 import json
@@ -18,10 +18,13 @@ from sandseal_host.observe.logs import get_logger
 from sandseal_signing import errors as signing
 from sandseal_signing.errors import SandsealError
 
+_MAX_RETRY_S = 86_400.0
+
 STATUS: dict[type[SandsealError], int] = {
     # The caller must change the request.
     host.RequestInvalid: 400,
     host.InputRefused: 400,
+    host.PrecisionUnavailable: 400,
     host.NotAuthenticated: 401,
     host.NotPermitted: 403,
     host.ModelUnknown: 404,
@@ -46,7 +49,9 @@ STATUS: dict[type[SandsealError], int] = {
     host.RateLimited: 429,
     host.QueueFull: 503,
     host.DeadlineImpossible: 503,
+    host.SequencesFull: 503,
     host.NotReady: 503,
+    host.Evicted: 503,
     host.CircuitOpen: 503,
     http.ConnectionsFull: 503,
     host.ShuttingDown: 503,
@@ -85,6 +90,7 @@ STATUS: dict[type[SandsealError], int] = {
     signing.ProofInvalid: 400,  # of the log: no such entry, or no such size
     signing.LogIncomplete: 500,
     signing.AuditError: 500,  # what an auditor finds out about a host; a host that finds it out about itself is broken
+    http.Unexpected: 500,
     host.SettingsInvalid: 500,
     host.DeviceUnavailable: 500,
     host.StoreError: 500,
@@ -102,15 +108,15 @@ def status_of(kind: type[SandsealError]) -> int:
 def problem(error: BaseException) -> Answer:
     """The answer that tells of `error`; one that nobody foresaw is logged under an id and answered as `internal`."""
     if not isinstance(error, SandsealError):
-        return _internal(error)
-    fixed = {"error": error.message, "code": error.code, "hint": error.hint}
+        error = _unexpected(error)
+    fixed = {"error": error.message, "code": error.code, "hint": error.hint, "type": f"/problems/{error.code}"}
     return Answer(status_of(type(error)), _render({**fixed, **error.data, **fixed}), (JSON_TYPE, *_headers(error)))
 
 
 def _headers(error: SandsealError) -> Headers:
     match error:
         case host.Busy():
-            return ((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))),)
+            return ((b"retry-after", b"%d" % max(1, math.ceil(min(error.retry_after, _MAX_RETRY_S)))),)
         case host.NotAuthenticated():
             return ((b"www-authenticate", b'Bearer realm="sandseal"'),)
         case http.MethodWrong():
@@ -120,16 +126,10 @@ def _headers(error: SandsealError) -> Headers:
     return ()
 
 
-def _internal(error: BaseException) -> Answer:
+def _unexpected(error: BaseException) -> SandsealError:
     incident = uuid.uuid4().hex
     get_logger("sandseal.api").error("unexpected", incident=incident, exc_info=error)
-    document = {
-        "error": "the host failed unexpectedly",
-        "code": "internal",
-        "hint": "ask the operator to look for the incident in the host's log",
-        "incident": incident,
-    }
-    return Answer(500, orjson.dumps(document))
+    return http.Unexpected("the host failed unexpectedly", incident=incident)
 
 
 def _render(document: dict[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ wait before its model can be asked is answered in a task; what is not the data p
 """
 
 import asyncio
+import socket
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
@@ -21,10 +22,12 @@ from sandseal_host.api.direct import DirectCall
 from sandseal_host.api.exchange import Exchange, check_size
 from sandseal_host.api.problems import problem
 from sandseal_host.api.routes import Route, match_route
+from sandseal_host.api.streamed import StreamedAnswer
 from sandseal_host.api.tls import Names, certificate_names
 from sandseal_host.api.visit import Visit
 
 _JOINED_BYTES = 64 * 1024  # up to here copying a body behind its head costs less than a second write
+_UNSENT_BYTES = 16 * 1024
 
 
 class DataPlaneProtocol(BoundedProtocol):
@@ -54,8 +57,10 @@ class DataPlaneProtocol(BoundedProtocol):
         if visit is None:
             self._make_scope()
             super().on_headers_complete()
+            self.cycle.keep_alive &= not self.stopping
         else:
-            call = DirectCall(visit, self.parser.should_keep_alive(), self._answer_call)
+            keep_alive = self.parser.should_keep_alive() and not self.stopping
+            call = DirectCall(visit, keep_alive, self._answer_call)
             self.cycle = self._calling = self._receiving = call
 
     def on_body(self, body: bytes) -> None:
@@ -131,6 +136,10 @@ class DataPlaneProtocol(BoundedProtocol):
     ) -> None:
         try:
             answer = await app.endpoint.answer(route, exchange)
+            if isinstance(answer, StreamedAnswer):
+                self._keep_little_unsent()
+                await answer.deliver(exchange, cycle.send)  # type: ignore[arg-type]  # the same messages, as typed dicts
+                return
             if self.flow.write_paused and not cycle.disconnected:
                 await self.flow.drain()
         except BaseException:
@@ -141,6 +150,12 @@ class DataPlaneProtocol(BoundedProtocol):
             cycle.response_started = cycle.response_complete = True
             cycle.message_event.set()
             cycle.on_response()
+
+    def _keep_little_unsent(self) -> None:
+        """Let the kernel take no more of a stream than goes out at once, so that a slow reader shows."""
+        own = self.transport.get_extra_info("socket")
+        if own is not None and hasattr(socket, "TCP_NOTSENT_LOWAT") and not self.transport.is_closing():
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
 
     def _write(self, answer: Answer, keep_alive: bool) -> None:
         body = answer.body

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sandseal_host.api.binary_tensor import BinarySlot, raw_input
-from sandseal_host.api.inference import Inference, Plan
+from sandseal_host.api.classification import check_classes
+from sandseal_host.api.generate_request import read_generate
+from sandseal_host.api.inference import Inference, Plan, Wanted
 from sandseal_host.api.json_document import JsonObject, load_object
 from sandseal_host.api.json_slot import JsonSlot, is_skeleton, split_data
 from sandseal_host.api.json_tensor import tensor_from_json
@@ -49,7 +51,7 @@ class RequestDecoder:
 
         Raises:
             RequestInvalid: not JSON, not the protocol's form, or not the model's signature.
-            UnsupportedRequest: asks for shared memory or classification.
+            UnsupportedRequest: asks for shared memory.
         """
         text = bytes(body[:header_length])
         if header_length == len(body):
@@ -84,6 +86,10 @@ class RequestDecoder:
         entry = raw_input(spec, body)
         check_shape(spec, entry.shape, axes)
         return Plan((entry,), axes, self._default, len(body), binary=binary).fill(body)
+
+    def decode_generate(self, body: memoryview) -> Inference:
+        """Decode a request of the generate extension; raises as `read_generate` does."""
+        return read_generate(load_object(bytes(body), limits=self._limits), self.signature, self._default)
 
     def _decode_json(self, text: bytes) -> Inference:
         """A request that is JSON to its end; only the numbers are read when the rest is known."""
@@ -135,19 +141,19 @@ class RequestDecoder:
             start += entry.size if isinstance(entry, BinarySlot) else 0
         return self.signature.in_order(found), start
 
-    def _wanted(self, documents: "list[Any] | tuple[()]", binary: bool) -> Mapping[str, bool] | None:
+    def _wanted(self, documents: "list[Any] | tuple[()]", binary: bool) -> Mapping[str, Wanted] | None:
         """Which outputs were asked for; an empty list means all of them, as it does to Triton."""
-        wanted: dict[str, bool] = {}
+        wanted: dict[str, Wanted] = {}
         for document in documents:
             name = _member(document, "name", str)
-            self.signature.check_output(name)
+            spec = self.signature.output(name)
             parameters = _member(document, "parameters", dict, _NOTHING)
-            if parameters.get("classification") or "shared_memory_region" in parameters:
+            if "shared_memory_region" in parameters:
                 raise UnsupportedRequest(
-                    f"output {name!r}: this host knows neither classification nor shared memory",
-                    hint="take the scores as they are; a bundle's post plugin can turn them into labels",
+                    "this host shares no memory with its clients", hint="take the tensor from the body"
                 )
-            wanted[name] = _member(parameters, "binary_data", bool, binary)
+            classes = check_classes(spec, _member(parameters, "classification", int, 0))
+            wanted[name] = Wanted(_member(parameters, "binary_data", bool, binary), classes)
         return wanted or None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import orjson
 from numpy.typing import NDArray
 
 from sandseal_host.api.answer import BINARY_TYPE, JSON_TYPE, Answer
+from sandseal_host.api.classification import chosen
 from sandseal_host.api.inference import Plan
 from sandseal_host.api.json_tensor import json_from_tensor
 from sandseal_host.api.settings import NonFinite
 from sandseal_host.serving.request import Response
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import Manifest
+from sandseal_signing.manifest import DataType, Manifest
+from sandseal_signing.variants import Precision
 
 _MAX_ENTRIES = 1024
 _JOINED_BYTES = 64 * 1024  # up to here copying outputs behind the head costs less than writing them by themselves
@@ -26,17 +29,26 @@ class ResponseEncoder:
     Args:
         manifest: whose name and outputs the answers carry.
         bundle_id: goes into the `Sandseal-Bundle` header.
+        precision: of the variant that serves, which the answers say; None for a model that has but one graph.
         nonfinite: how JSON writes NaN and infinities.
     """
 
-    def __init__(self, manifest: Manifest, bundle_id: str, nonfinite: NonFinite = "literal") -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        bundle_id: str,
+        precision: Precision | None = None,
+        nonfinite: NonFinite = "literal",
+    ) -> None:
         self._names = f'"model_name":"{manifest.name}","model_version":"{manifest.version}"'.encode()
+        self._told = b"" if precision is None else f'"parameters":{{"sandseal.precision":"{precision}"}},'.encode()
         self._heads = {
-            spec.name: b'{"name":%b,"datatype":"%b","shape":' % (orjson.dumps(spec.name), spec.dtype.encode())
+            (spec.name, dtype): b'{"name":%b,"datatype":"%b","shape":' % (orjson.dumps(spec.name), dtype.encode())
             for spec in manifest.outputs
+            for dtype in {spec.dtype, DataType.BYTES}  # its own, and that of its classes
         }
         self._batched = {spec.name for spec in manifest.outputs if spec.batched}
-        self._entries: dict[tuple[str, tuple[int, ...], int], bytes] = {}
+        self._entries: dict[tuple[str, DataType, tuple[int, ...], int], bytes] = {}
         self._bundle = (b"sandseal-bundle", bundle_id.encode())
         self._nonfinite = nonfinite
 
@@ -48,15 +60,14 @@ class ResponseEncoder:
         """
         entries: list[bytes] = []
         tail: list[Any] = []
-        for tensor in response.outputs:
-            binary = plan.binary if plan.outputs is None else plan.outputs.get(tensor.name)
+        for tensor, binary in chosen(plan, response.outputs, self._batched):
             if binary:
                 entries.append(self._binary_entry(tensor))
                 tail.append(tensor.data)
-            elif binary is not None:
+            else:
                 entries.append(self._json_entry(tensor))
         start = b'{"id":%b,' % orjson.dumps(plan.id) if plan.id else b"{"
-        head = b'%b%b,"outputs":[%b]}' % (start, self._names, b",".join(entries))
+        head = b'%b%b,%b"outputs":[%b]}' % (start, self._names, self._told, b",".join(entries))
         timing = (b"server-timing", server_timing(response.timings))
         if not any(data.nbytes for data in tail):
             return Answer(200, head, (JSON_TYPE, self._bundle, timing))
@@ -77,19 +88,38 @@ class ResponseEncoder:
         timing = (b"server-timing", server_timing(response.timings))
         return Answer(200, body, (JSON_TYPE, self._bundle, timing))
 
+    def encode_generate(self, plan: Plan, response: Response) -> Answer:
+        """The answer of the generate extension: each output under its name, as one value where it has just one.
+
+        Raises:
+            RequestInvalid: an output cannot be written as JSON.
+        """
+        start = [b'"id":%b' % orjson.dumps(plan.id)] if plan.id else []
+        outputs = [orjson.dumps(tensor.name) + b":" + self._value(tensor) for tensor in response.outputs]
+        body = b"{%b}" % b",".join((*start, self._names, *outputs))
+        return Answer(200, body, (JSON_TYPE, self._bundle, (b"server-timing", server_timing(response.timings))))
+
     def _json_entry(self, tensor: Tensor) -> bytes:
         data = json_from_tensor(tensor, self._nonfinite)
-        return b'%b%b,"data":%b}' % (self._heads[tensor.name], orjson.dumps(tensor.shape), data)
+        return b'%b%b,"data":%b}' % (self._heads[tensor.name, tensor.dtype], orjson.dumps(tensor.shape), data)
 
     def _binary_entry(self, tensor: Tensor) -> bytes:
-        key = (tensor.name, tensor.shape, tensor.data.nbytes)
+        key = (tensor.name, tensor.dtype, tensor.shape, tensor.data.nbytes)
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= _MAX_ENTRIES:
                 self._entries.clear()
-            head, shape = self._heads[tensor.name], orjson.dumps(tensor.shape)
-            entry = self._entries[key] = b'%b%b,"parameters":{"binary_data_size":%d}}' % (head, shape, key[2])
+            head, shape = self._heads[tensor.name, tensor.dtype], orjson.dumps(tensor.shape)
+            entry = self._entries[key] = b'%b%b,"parameters":{"binary_data_size":%d}}' % (
+                head,
+                shape,
+                tensor.data.nbytes,
+            )
         return entry
+
+    def _value(self, tensor: Tensor) -> bytes:
+        data = json_from_tensor(tensor, self._nonfinite)
+        return data[1:-1] if prod(tensor.shape) == 1 else data
 
     def _plain(self, tensor: Tensor) -> bytes:
         if tensor.name in self._batched and tensor.shape[0] == 1:

@@ -11,6 +11,8 @@ class Action(StrEnum):
     """What a route of the data plane does."""
 
     INFER = "infer"
+    GENERATE = "generate"
+    GENERATE_STREAM = "generate_stream"
     CALL = "call"
     SERVER = "server"
     LIVE = "live"
@@ -20,6 +22,20 @@ class Action(StrEnum):
     CONFIG = "config"
     STATISTICS = "stats"
     ALL_STATISTICS = "all_stats"
+    CHAT = "chat"
+    COMPLETE = "complete"
+    EMBED = "embed"
+    OPENAI_MODELS = "openai_models"
+    OPENAI_MODEL = "openai_model"
+
+
+_POSTED = frozenset(
+    {
+        Action.INFER, Action.GENERATE, Action.GENERATE_STREAM, Action.CALL, Action.CHAT, Action.COMPLETE, Action.EMBED,
+    }
+)  # fmt: skip
+OPENAI = frozenset({Action.CHAT, Action.COMPLETE, Action.EMBED, Action.OPENAI_MODELS, Action.OPENAI_MODEL})
+"""Which are answered in the OpenAI API's form, errors too."""
 
 
 _SERVER = {
@@ -27,11 +43,17 @@ _SERVER = {
     "/v2/health/live": Action.LIVE,
     "/v2/health/ready": Action.READY,
     "/v2/models/stats": Action.ALL_STATISTICS,
+    "/v1/chat/completions": Action.CHAT,
+    "/v1/completions": Action.COMPLETE,
+    "/v1/embeddings": Action.EMBED,
+    "/v1/models": Action.OPENAI_MODELS,
 }
 _MODEL = {
     "": Action.MODEL,
     "ready": Action.MODEL_READY,
     "infer": Action.INFER,
+    "generate": Action.GENERATE,
+    "generate_stream": Action.GENERATE_STREAM,
     "config": Action.CONFIG,
     "stats": Action.STATISTICS,
 }
@@ -54,7 +76,7 @@ class Route:
     method: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "method", "POST" if self.action in (Action.INFER, Action.CALL) else "GET")
+        object.__setattr__(self, "method", "POST" if self.action in _POSTED else "GET")
 
 
 @lru_cache(maxsize=4096)
@@ -68,6 +90,8 @@ def match_route(path: str) -> Route | None:
             return _model_route(model, rest)
         case ["v1", "models", model, "call"] if model:
             return Route(Action.CALL, model)
+        case ["v1", "models", model] if model:
+            return Route(Action.OPENAI_MODEL, model)
     return None
 
 

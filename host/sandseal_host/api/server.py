@@ -67,8 +67,14 @@ def _with_cors(app: Application, origins: str) -> Application:
         app,
         allow_origins=[origin.strip() for origin in origins.split(",")],
         allow_methods=["GET", "HEAD", "POST", "PUT", "DELETE"],
-        allow_headers=["authorization", "content-type", "inference-header-content-length", "sandseal-receipt"],
-        expose_headers=["inference-header-content-length", "retry-after", "sandseal-bundle", "sandseal-receipt"],
+        allow_headers=[
+            *("authorization", "content-type", "inference-header-content-length", "sandseal-receipt"),
+            *("traceparent", "x-request-id"),
+        ],
+        expose_headers=[
+            *("inference-header-content-length", "retry-after", "sandseal-bundle", "sandseal-receipt"),
+            *("server-timing", "x-request-id"),
+        ],
     )
 
 
@@ -96,7 +102,7 @@ async def serve(
         slow_bytes_s=settings.slow_bytes_s,
     )
     config = uvicorn.Config(
-        _with_cors(app, settings.cors_origins),
+        _with_cors(app if settings.direct else partial(app), settings.cors_origins),
         host=settings.host,
         port=settings.port,
         root_path=settings.root_path,
@@ -107,6 +113,7 @@ async def serve(
         ssl_cert_reqs=ssl.CERT_REQUIRED if tls and tls.client_ca else ssl.CERT_NONE,
         h11_max_incomplete_event_size=limits.head_bytes,
         ws="none",
+        interface="asgi3",
         lifespan="off",
         log_config=None,
         log_level="error",  # it warns of every request that is none, and anybody can send those

@@ -51,6 +51,7 @@ class ApiSettings:
         max_ratio: How many times as large as it came a body may become by decompression, beyond a mebibyte.
         max_head_bytes: The largest metadata of a gRPC call.
         max_calls: gRPC calls that may run at once; further ones are told to come back.
+        slow_s: Seconds in which a gRPC call's message has to arrive, and a stream's answer to be taken.
         max_bundle_bytes: The largest upload of a sealed bundle.
         max_uploads: Uploads that may run at once, three quarters of them by one token; further ones are told to wait.
         max_transfers: Blobs of offers that may arrive at once; further ones are told to come back.
@@ -69,6 +70,7 @@ class ApiSettings:
     max_ratio: float = 200.0
     max_head_bytes: int = 32 << 10
     max_calls: int = 4096
+    slow_s: float = 60.0
     max_bundle_bytes: int = 16 << 30
     max_uploads: int = 4
     max_transfers: int = 16

@@ -23,7 +23,7 @@ class Signature:
 
     def __init__(self, manifest: Manifest) -> None:
         self.inputs = {spec.name: spec for spec in manifest.inputs}
-        self._outputs = {spec.name for spec in manifest.outputs}
+        self.outputs = {spec.name: spec for spec in manifest.outputs}
 
     def input(self, name: str) -> TensorSpec:
         """The spec of an input.
@@ -36,16 +36,16 @@ class Signature:
             raise RequestInvalid(f"the model has no input {name[:80]!r}", tensor=name[:80], inputs=list(self.inputs))
         return spec
 
-    def check_output(self, name: str) -> None:
-        """See that an output exists.
+    def output(self, name: str) -> TensorSpec:
+        """The spec of an output.
 
         Raises:
-            RequestInvalid: it does not.
+            RequestInvalid: there is none of this name.
         """
-        if name not in self._outputs:
-            raise RequestInvalid(
-                f"the model has no output {name[:80]!r}", tensor=name[:80], outputs=sorted(self._outputs)
-            )
+        spec = self.outputs.get(name)
+        if spec is None:
+            raise RequestInvalid(f"the model has no output {name[:80]!r}", tensor=name[:80], outputs=[*self.outputs])
+        return spec
 
     def in_order(self, found: Mapping[str, T]) -> tuple[T, ...]:
         """What was found for each input, in the model's order.

@@ -7,12 +7,16 @@ from typing import Any
 
 import orjson
 
-from sandseal_host.errors import RequestInvalid
-from sandseal_host.serving.request import CLASSES, ServiceClass
+from sandseal_host.errors import PrecisionUnavailable, RequestInvalid
+from sandseal_host.serving.request import CLASSES, ServiceClass, Step
 from sandseal_signing.receipt import is_nonce
+from sandseal_signing.variants import Precision
 
 _LEVELS = {c.level: c for c in CLASSES.values()}
-_CONSUMED = frozenset({"priority", "timeout", "binary_data_output", "sandseal.class", "sandseal.receipt"})
+_CONSUMED = frozenset({"priority", "timeout", "binary_data_output"}) | {
+    f"sandseal.{own}" for own in ("class", "receipt", "min_precision")
+}
+_MAX_SEQUENCE_ID = 128  # characters
 _SCALARS = (bool, int, float, str)
 
 
@@ -25,16 +29,32 @@ class Terms:
         timeout_s: seconds after which nobody wants the answer; infinite when the request does not say.
         parameters: what is left of the request's parameters, as UTF-8 JSON for the plugins.
         nonce: what its receipt repeats; None when none is asked for.
+        step: where in its sequence it stands; None when it names none.
+        floor: the coarsest precision that may answer; None for any.
     """
 
     service_class: ServiceClass
     timeout_s: float = math.inf
     parameters: bytes = b"{}"
     nonce: str | None = None
+    step: Step | None = None
+    floor: Precision | None = None
+
+    def check(self, precision: Precision | None) -> None:
+        """See that a model may answer; one without variants counts as FP32.
+
+        Raises:
+            PrecisionUnavailable: it is served in a coarser precision than was asked for.
+        """
+        served = precision or Precision.FP32
+        if self.floor is not None and not served.reaches(self.floor):
+            raise PrecisionUnavailable(
+                f"the model is served in {served}, coarser than {self.floor}", served=served, floor=self.floor
+            )
 
 
 def read_terms(parameters: Mapping[str, Any], default: Terms) -> Terms:
-    """Read the parameters of the protocol (`priority`, `timeout` in microseconds) and our own (`sandseal.*`).
+    """Read the parameters of the protocol (`priority`, `timeout` in microseconds, `sequence_id`) and our own.
 
     Whatever they do not say is as in `default`. `priority` 0 and levels that no class has mean the default, as they do
     to Triton; `sandseal.class` wins over it.
@@ -53,6 +73,8 @@ def read_terms(parameters: Mapping[str, Any], default: Terms) -> Terms:
         timeout / 1e6 if timeout else math.inf,
         orjson.dumps(own),
         _nonce(parameters),
+        _step(parameters) if "sequence_id" in parameters else None,
+        _floor(parameters),
     )
 
 
@@ -83,6 +105,15 @@ def _class(parameters: Mapping[str, Any], default: ServiceClass) -> ServiceClass
     return CLASSES[name]
 
 
+def _floor(parameters: Mapping[str, Any]) -> Precision | None:
+    name = parameters.get("sandseal.min_precision")
+    if name is None:
+        return None
+    if type(name) is not str or name not in Precision.__members__:
+        raise RequestInvalid(f"parameter 'sandseal.min_precision' must be one of {', '.join(Precision)}")
+    return Precision(name)
+
+
 def _nonce(parameters: Mapping[str, Any]) -> str | None:
     match parameters.get("sandseal.receipt"):
         case None | False:
@@ -92,6 +123,17 @@ def _nonce(parameters: Mapping[str, Any]) -> str | None:
         case str(nonce):
             return check_nonce(nonce)
     raise RequestInvalid("parameter 'sandseal.receipt' must be a nonce, true or false", parameter="sandseal.receipt")
+
+
+def _step(parameters: Mapping[str, Any]) -> Step | None:
+    """Where in its sequence a request stands; 0 and an empty text name none, as to Triton."""
+    name = parameters["sequence_id"]
+    if not (type(name) is str and len(name) <= _MAX_SEQUENCE_ID):
+        name = _unsigned(parameters, "sequence_id") or ""
+    flags = [parameters.get(flag, False) for flag in ("sequence_start", "sequence_end")]
+    if any(type(flag) is not bool for flag in flags):
+        raise RequestInvalid("parameters 'sequence_start' and 'sequence_end' must be true or false")
+    return Step(str(name), *flags) if name else None
 
 
 def _check_own(name: str, value: Any) -> None:

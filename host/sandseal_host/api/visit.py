@@ -1,27 +1,34 @@
 """One inference's way through the edge, step by step; every face of the data plane goes it."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import count
 from time import monotonic
 
+from sandseal_host.api.account import account, verdict
 from sandseal_host.api.answer import Answer
-from sandseal_host.api.compression import decompress
+from sandseal_host.api.compression import compress, decompress, wanted_coding
 from sandseal_host.api.forms import Form, Headers, Layout
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.inference import Inference
 from sandseal_host.api.log_port import Receipts
 from sandseal_host.api.ports import LiveModel, Models
 from sandseal_host.api.prepared import PreparedModels
+from sandseal_host.api.presence import Presence
 from sandseal_host.api.problems import problem
+from sandseal_host.api.request_id import repeat_id
 from sandseal_host.api.routes import Route
 from sandseal_host.api.terms import check_nonce
+from sandseal_host.errors import UnsupportedRequest
+from sandseal_host.observe.finished import Finished, Observer
 from sandseal_host.registry.tokens import Scope
 from sandseal_host.serving.request import Request, Response
+from sandseal_signing.variants import Precision
 
 QUICK_BYTES = 256 * 1024  # what is larger is parsed and rendered on a thread, so that others get their turns
 
-_ids = count(1)
+request_ids = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,8 @@ class Edge:
         receipts: written for those who ask.
         default_class: of requests that name none.
         max_ratio: of decompression.
+        observer: shown every inference that is over; None = nobody looks.
+        presence: looks out for clients.
     """
 
     models: Models
@@ -41,6 +50,8 @@ class Edge:
     receipts: Receipts
     default_class: str
     max_ratio: float
+    observer: Observer | None = None
+    presence: Presence = field(default_factory=Presence)
 
 
 class Visit:
@@ -58,14 +69,16 @@ class Visit:
     """
 
     __slots__ = (
-        "_arrival", "_asked", "_body", "_class", "_edge", "_form", "_grant", "_headers", "_layout", "_model", "_nonce",
-        "_prepared", "_route",
+        "_arrival", "_asked", "_body", "_bound", "_class", "_coding", "_edge", "_form", "_grant", "_headers", "_layout",
+        "_model", "_nonce", "_prepared", "_route", "_timings",
     )  # fmt: skip
 
     _asked: Inference
     _body: memoryview
+    _bound: float  # when its model was asked
     _layout: Layout
     _nonce: str | None
+    _timings: Mapping[str, float]
 
     def __init__(self, edge: Edge, route: Route, headers: Headers, grant: Grant, form: Form) -> None:
         self._arrival = monotonic()
@@ -77,6 +90,7 @@ class Visit:
         self._model: LiveModel = edge.models.get(route.model, route.version)
         self._prepared = edge.prepared.of(self._model)
         self._class = edge.default_class
+        self._coding = wanted_coding(headers[b"accept-encoding"]) if b"accept-encoding" in headers else None
 
     @property
     def arrival(self) -> float:
@@ -115,54 +129,92 @@ class Visit:
         self._nonce = self._asked.plan.terms.nonce
         if self._nonce is None and b"sandseal-receipt" in self._headers:  # for bodies without JSON
             self._nonce = check_nonce(self._headers[b"sandseal-receipt"].decode("latin-1"))
-        request = to_request(self._asked, self._grant, self._arrival)
+        request = to_request(self._asked, model.precision, self._grant, self._arrival)
         self._class = request.service_class.name
+        if edge.observer is not None:
+            self._bound = monotonic()
         return model, request
 
     def is_quick(self, response: Response) -> bool:
         """Whether `render` may run on the event loop."""
-        return self._nonce is None and sum([tensor.data.nbytes for tensor in response.outputs]) <= QUICK_BYTES
+        if self._nonce is not None or self._coding is not None or self._asked.plan.classifies:
+            return False
+        return sum([tensor.data.nbytes for tensor in response.outputs]) <= QUICK_BYTES
+
+    def check_streamable(self) -> None:
+        """See that the answer can be a stream.
+
+        Raises:
+            UnsupportedRequest: a receipt is asked for, which is about an answer that has an end.
+        """
+        if self._nonce is not None:
+            raise UnsupportedRequest("there are no receipts for streams", hint="ask for the answer in one piece")
+
+    def render_piece(self, response: Response) -> bytes:
+        """A piece of an answer that comes in several; raises as the form's `encode` does."""
+        self._timings = response.timings
+        return self._form.encode(self._prepared, self._asked.plan, response).body
 
     def render(self, response: Response) -> Answer:
-        """The answer, with a receipt where one was asked for; raises as the form's `encode` does."""
+        """The answer, with a receipt and compressed where that was asked for; raises as the form's `encode` does."""
+        self._timings = response.timings
         answer = self._form.encode(self._prepared, self._asked.plan, response)
         if response.skipped:
             told = (b"sandseal-skipped", ", ".join(response.skipped).encode())
             answer = replace(answer, headers=(*answer.headers, told))
-        if self._nonce is None:
-            return answer
+        if self._nonce is not None:
+            answer = self._with_receipt(answer, response, self._nonce)
+        return answer if self._coding is None else compress(answer, self._coding)
+
+    def _with_receipt(self, answer: Answer, response: Response, nonce: str) -> Answer:
         receipt = self._edge.receipts.write(
-            self._model.bundle_id, self._body, answer.whole(), service_class=self._class, nonce=self._nonce,
+            self._model.bundle_id, self._body, answer.whole(), service_class=self._class, nonce=nonce,
             skipped=response.skipped,
         )  # fmt: skip
         return replace(answer, headers=(*answer.headers, (b"sandseal-receipt", receipt)))
 
-    def count(self, answer: Answer) -> Answer:
-        """The answer, counted."""
-        self._prepared.meter.count(answer.status, self._class, monotonic() - self._arrival)
-        return answer
+    def count(self, answer: Answer, came_to: str = "ok") -> Answer:
+        """The answer, counted, and with its request's id."""
+        ended = monotonic()
+        self._prepared.meter.count(answer.status, self._class, self._grant.tenant, ended - self._arrival)
+        if self._edge.observer is not None:
+            self._edge.observer(self._account(answer.status, came_to, ended))
+        return repeat_id(answer, self._headers)
 
     def fail(self, error: Exception) -> Answer:
         """The answer that tells of an error, counted."""
-        return self.count(problem(error))
+        return self.count(problem(error), verdict(error))
+
+    def _account(self, status: int, came_to: str, ended: float) -> Finished:
+        asked, arrived = getattr(self, "_asked", None), self._arrival
+        return account(
+            self._prepared, self._headers, asked.plan.id if asked else "",
+            arrived=arrived, asked=getattr(self, "_bound", arrived), ended=ended, status=status, verdict=came_to,
+            service_class=self._class, tenant=self._grant.tenant, timings=getattr(self, "_timings", {}),
+        )  # fmt: skip
 
 
-def to_request(asked: Inference, grant: Grant, arrival: float, *, patience_s: float = math.inf) -> Request:
+def to_request(
+    asked: Inference, precision: Precision | None, grant: Grant, arrival: float, *, patience_s: float = math.inf
+) -> Request:
     """What serving is asked, in a class that the grant reaches; counted on the grant's pace.
 
     Args:
         asked: what the request says.
+        precision: of the variant that serves.
         grant: of whoever asks.
         arrival: since when, in seconds on the monotonic clock.
         patience_s: how long its client waits, where the transport tells.
 
     Raises:
+        PrecisionUnavailable: the request asks for a finer one.
         RateLimited: the grant has used up its pace.
     """
     plan, terms = asked.plan, asked.plan.terms
+    terms.check(precision)
     if grant.pace is not None:
         grant.pace.take(plan.rows)
     return Request(
-        next(_ids), asked.inputs, plan.rows, grant.lower(terms.service_class), grant.tenant, arrival,
-        arrival + min(terms.timeout_s, patience_s), terms.parameters,
+        next(request_ids), asked.inputs, plan.rows, grant.lower(terms.service_class), grant.tenant, arrival,
+        arrival + min(terms.timeout_s, patience_s), terms.parameters, terms.step,
     )  # fmt: skip

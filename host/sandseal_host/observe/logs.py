@@ -8,7 +8,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
 # Libraries that report at `info` what only their own authors want to know.
-_CHATTY = ("alembic", "httpx", "uvicorn")
+_CHATTY = ("alembic", "httpcore", "httpx", "uvicorn")
 
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
@@ -37,9 +37,9 @@ def configure_logging(*, json: bool, level: str = "info", stream: TextIO = sys.s
     console = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)
     renderer: Processor = structlog.processors.JSONRenderer() if json else console
     structlog.configure(
-        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[structlog.stdlib.filter_by_level, *_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),  # the level may change
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
@@ -53,9 +53,18 @@ def configure_logging(*, json: bool, level: str = "info", stream: TextIO = sys.s
             ],
         )
     )
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    logging.getLogger().handlers[:] = [handler]
+    set_log_level(level)
     logging.getLogger("sandseal.audit").setLevel(logging.INFO)  # whatever else is not worth a line
+
+
+def log_level() -> str:
+    """The least level that is written."""
+    return logging.getLevelName(logging.getLogger().level).lower()
+
+
+def set_log_level(level: str) -> None:
+    """Write lines of this level and above from now on, `debug`, `info`, `warning` or `error`."""
+    logging.getLogger().setLevel(level.upper())
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)

@@ -1,11 +1,10 @@
-"""Metrics in Prometheus' text format: requests counted on the hot path, everything else read when asked for.
+"""Metrics in Prometheus' text format: what rooms say when they are asked, and the requests that were counted.
 
 Rooms know nothing of Prometheus; they offer `statistics()`, and every number in it becomes a gauge (or, where a field's
 name ends in `_total`, a counter), also in records and mappings within. A field `x_histogram` that maps upper bounds to
 counts is a histogram, and `x_sum` beside it the sum of what it counts.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import accumulate
@@ -17,58 +16,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+from sandseal_host.observe.request_metrics import RequestMetrics
 
 Statistics = Iterable[tuple[Mapping[str, str], Any]]
 
 _HISTOGRAM = "_histogram"
-
-
-class ModelMeter:
-    """Counts one model version's answers; plain integers, touched by the event loop alone."""
-
-    __slots__ = ("answers", "buckets", "seconds")
-
-    def __init__(self) -> None:
-        self.answers: dict[tuple[int, str], int] = {}
-        self.buckets = [0] * (len(BUCKETS_S) + 1)
-        self.seconds = 0.0
-
-    def count(self, status: int, service_class: str, seconds: float) -> None:
-        """Count an answer of this HTTP status and class that took so long."""
-        key = (status, service_class)
-        self.answers[key] = self.answers.get(key, 0) + 1
-        self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
-        self.seconds += seconds
-
-
-class RequestMetrics(Collector):
-    """The requests of all models."""
-
-    def __init__(self) -> None:
-        self._meters: dict[tuple[str, int], ModelMeter] = {}
-
-    def meter(self, model: str, version: int) -> ModelMeter:
-        """The meter of a model version; the same one whenever asked."""
-        return self._meters.setdefault((model, version), ModelMeter())
-
-    def collect(self) -> Iterator[Metric]:
-        """What was counted, for Prometheus."""
-        labels = ("model", "version")
-        answers = CounterMetricFamily(
-            "sandseal_requests", "Inference requests answered.", labels=(*labels, "code", "class")
-        )
-        latency = HistogramMetricFamily(
-            "sandseal_request_seconds", "From the first look at a request to its answer.", labels=labels
-        )
-        for (model, version), meter in list(self._meters.items()):
-            at = (model, str(version))
-            for (status, service_class), count in list(meter.answers.items()):
-                answers.add_metric((*at, str(status), service_class), count)
-            bounds = (*map(str, BUCKETS_S), "+Inf")
-            latency.add_metric(at, list(zip(bounds, accumulate(meter.buckets), strict=True)), meter.seconds)
-        yield answers
-        yield latency
 
 
 class HostMetrics(Collector):
@@ -77,6 +29,7 @@ class HostMetrics(Collector):
     def __init__(self) -> None:
         self.requests = RequestMetrics()
         self._sources: list[tuple[str, Callable[[], Statistics]]] = []
+        self._texts: list[Callable[[], str]] = []
         self._registry = CollectorRegistry()
         for collector in (self.requests, self):
             self._registry.register(collector)
@@ -91,9 +44,13 @@ class HostMetrics(Collector):
         """
         self._sources.append((prefix, source))
 
+    def append(self, text: Callable[[], str]) -> None:
+        """Write more text of the same format behind everything else."""
+        self._texts.append(text)
+
     def render(self) -> bytes:
         """Prometheus' text format, version 0.0.4."""
-        return generate_latest(self._registry)
+        return generate_latest(self._registry) + "".join(text() for text in self._texts).encode()
 
     def collect(self) -> Iterator[Metric]:
         """The statistics of all rooms, for Prometheus."""

@@ -1,6 +1,6 @@
 // The page of a host: shows what the control plane says to the token that was given, and asks it to act.
 
-import { quantile, requests, since } from "./metrics.js";
+import { levels, quantile, requests, since } from "./metrics.js";
 
 const REFRESH_MS = 2000;
 const byId = (id) => document.getElementById(id);
@@ -89,6 +89,14 @@ function showModels(entries, metrics) {
   counted = now;
 }
 
+function showLevels(metrics) {
+  const rows = metrics === null ? [] : levels(metrics);
+  byId("service").hidden = rows.length === 0;
+  fill("levels", rows.map(({ tenant, class: name, requests: count, met }) => [
+    cell(tenant), cell(name), cell(String(count), "number"), cell(`${((100 * met) / count).toFixed(2)} %`, "number"),
+  ]));
+}
+
 function showBundles(bundles) {
   fill("bundles", (bundles ?? []).map((bundle) => [
     cell(bundle.name), cell(withNote(String(bundle.version), bundle.release)),
@@ -136,6 +144,7 @@ async function show() {
   ]);
   byId("host").hidden = false;
   showModels(index ?? [], metrics);
+  showLevels(metrics);
   showBundles(bundles);
   showTrust(policy, revocations);
   byId("log").textContent = log ?? "This token may not read the log.";

@@ -34,6 +34,15 @@ export function requests(text) {
   return models;
 }
 
+/** By tenant and class: of how many requests so many were answered within their class's target. */
+export function levels(text) {
+  const met = samples(text, "sandseal_slo_met_total");
+  return samples(text, "sandseal_slo_requests_total").map(({ labels, value }) => {
+    const within = met.find((other) => other.labels.tenant === labels.tenant && other.labels.class === labels.class);
+    return { tenant: labels.tenant, class: labels.class, requests: value, met: within.value };
+  });
+}
+
 /** What was counted between two looks. */
 export function since(before, now) {
   if (!before) return now;

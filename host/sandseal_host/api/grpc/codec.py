@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from sandseal_host.api.binary_tensor import BinarySlot
+from sandseal_host.api.classification import check_classes, chosen
 from sandseal_host.api.grpc import messages
 from sandseal_host.api.grpc.messages import Message
-from sandseal_host.api.inference import Inference, Plan
+from sandseal_host.api.inference import Inference, Plan, Wanted
 from sandseal_host.api.json_tensor import tensor_from_json
 from sandseal_host.api.signature import Signature, check_type, read_shape
 from sandseal_host.api.terms import Terms, read_terms
@@ -16,6 +17,7 @@ from sandseal_host.errors import RequestInvalid, UnsupportedRequest
 from sandseal_host.serving.request import Response
 from sandseal_host.tensors import Tensor, pack_bytes
 from sandseal_signing.manifest import DataType, Manifest, TensorSpec
+from sandseal_signing.variants import Precision
 
 _CONTENTS = {
     DataType.BOOL: "bool_contents",
@@ -43,7 +45,7 @@ def decode(message: Message, signature: Signature, default: Terms) -> Inference:
 
     Raises:
         RequestInvalid: it is not the model's signature, or not the protocol's form.
-        UnsupportedRequest: it asks for shared memory, classification or a receipt.
+        UnsupportedRequest: it asks for shared memory or a receipt.
     """
     raw: Sequence[bytes] = message.raw_input_contents
     if raw and len(raw) != len(message.inputs):
@@ -66,16 +68,18 @@ def decode(message: Message, signature: Signature, default: Terms) -> Inference:
     return Inference(signature.in_order(found), plan)
 
 
-def encode(manifest: Manifest, plan: Plan, response: Response) -> Message:
+def encode(manifest: Manifest, precision: Precision | None, plan: Plan, response: Response) -> Message:
     """The message that answers: outputs in the model's order, as raw bytes; it names the stages that were left out."""
-    outputs = [tensor for tensor in response.outputs if plan.outputs is None or tensor.name in plan.outputs]
+    batched = {spec.name for spec in manifest.outputs if spec.batched}
+    told = {f"sandseal.skipped.{stage}": messages.InferParameter(bool_param=True) for stage in response.skipped}
+    if precision is not None:
+        told["sandseal.precision"] = messages.InferParameter(string_param=precision)
+    outputs = [tensor for tensor, _ in chosen(plan, response.outputs, batched)]
     return messages.ModelInferResponse(
         model_name=manifest.name,
         model_version=str(manifest.version),
         id=plan.id,
-        parameters={
-            f"sandseal.skipped.{stage}": messages.InferParameter(bool_param=True) for stage in response.skipped
-        },
+        parameters=told,
         outputs=[
             messages.ModelInferResponse.InferOutputTensor(name=t.name, datatype=str(t.dtype), shape=t.shape)
             for t in outputs
@@ -84,18 +88,21 @@ def encode(manifest: Manifest, plan: Plan, response: Response) -> Message:
     )
 
 
-def _outputs(signature: Signature, wanted: Sequence[Any]) -> Mapping[str, bool] | None:
+def _outputs(signature: Signature, documents: Sequence[Any]) -> Mapping[str, Wanted] | None:
     """The outputs asked for; all are sent raw."""
-    for output in wanted:
-        signature.check_output(output.name)
-        _no_extensions(output)
-    return {output.name: True for output in wanted} or None
+    wanted = {}
+    for document in documents:
+        spec = signature.output(document.name)
+        _no_shared_memory(document)
+        classes = document.parameters["classification"].int64_param if "classification" in document.parameters else 0
+        wanted[spec.name] = Wanted(True, check_classes(spec, classes))
+    return wanted or None
 
 
 def _tensor(spec: TensorSpec, given: Any, raw: bytes | None, axes: dict[str, int]) -> Tensor:
     check_type(spec, given.datatype)
     shape = read_shape(spec, given.shape, axes)
-    _no_extensions(given)
+    _no_shared_memory(given)
     if raw is None:
         return _typed(spec, shape, given.contents)
     if given.HasField("contents"):
@@ -123,11 +130,10 @@ def _typed(spec: TensorSpec, shape: tuple[int, ...], contents: Message) -> Tenso
     return Tensor(spec.name, spec.dtype, shape, pack_bytes(values))
 
 
-def _no_extensions(tensor: Any) -> None:
-    if strange := sorted(name for name in tensor.parameters if name != "binary_data"):
+def _no_shared_memory(tensor: Any) -> None:
+    if any(name.startswith("shared_memory") for name in tensor.parameters):
         raise UnsupportedRequest(
-            f"{tensor.name!r} has the parameters {strange}: this host knows neither classification nor shared memory",
-            hint="send tensors in the message; a bundle's post plugin can turn scores into labels",
+            f"{tensor.name!r}: this host shares no memory with its clients", hint="send tensors in the message"
         )
 
 

@@ -8,6 +8,8 @@ from sandseal_host.api.tls import TlsFiles
 from sandseal_host.errors import SettingsInvalid
 
 _KEEPALIVE_MS = 60_000
+_IDLE_MS = 600_000  # of a connection without calls
+_CALLS = 1_000  # of one connection
 
 
 async def serve_grpc(
@@ -30,6 +32,8 @@ async def serve_grpc(
         ("grpc.max_metadata_size", limits.max_head_bytes),
         ("grpc.absolute_max_metadata_size", limits.max_head_bytes),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),  # finds connections out whose other end is gone
+        ("grpc.max_connection_idle_ms", _IDLE_MS),
+        ("grpc.max_concurrent_streams", min(_CALLS, limits.max_calls)),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

@@ -15,27 +15,29 @@ from grpc.aio import ServicerContext
 
 from sandseal_host.api.audit import note_act
 from sandseal_host.api.endpoint import Endpoint
+from sandseal_host.api.errors import TooSlow
+from sandseal_host.api.generation import begin, infer, text_response
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.grpc import messages
+from sandseal_host.api.grpc.account import CallAccount, headers_of
 from sandseal_host.api.grpc.codec import decode, encode
 from sandseal_host.api.grpc.messages import Message
 from sandseal_host.api.grpc.status import abort, explain
-from sandseal_host.api.metadata import SERVER, index_entry, model_metadata
-from sandseal_host.api.ports import HostState
-from sandseal_host.api.problems import status_of
+from sandseal_host.api.grpc.stream import AnswerStream, Put
+from sandseal_host.api.inference import Plan
+from sandseal_host.api.metadata import SERVER, index_entry
+from sandseal_host.api.ports import HostState, LiveModel
+from sandseal_host.api.request_id import REQUEST_ID, given_id
 from sandseal_host.api.routes import read_version
 from sandseal_host.api.terms import Terms
 from sandseal_host.api.tls import Names
 from sandseal_host.api.visit import QUICK_BYTES, to_request
 from sandseal_host.errors import ClientGone, NotReady, RequestInvalid, UnsupportedRequest
 from sandseal_host.registry.tokens import Scope
-from sandseal_host.serving.request import CLASSES
+from sandseal_host.serving.request import CLASSES, Request
 from sandseal_signing.errors import SandsealError
 
 SERVICE = "inference.GRPCInferenceService"
-
-
-_WINDOW = 8  # requests of one stream that are under way; more are not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +100,29 @@ class InferenceService:
 
         async def answer(requests: AsyncIterator[bytes], context: ServicerContext) -> Message:
             try:
+                await _repeat_id(context)
                 grant = await self._admit(context)
-                async for sent in requests:
-                    return await call(Asked(await _parsed(form, sent), len(sent), grant, context))
-                raise ClientGone("the call ended before its message")
+                sent = await self._first(requests)
+                return await call(Asked(await _parsed(form, sent), len(sent), grant, context))
             except Exception as error:
                 return await abort(context, error)
 
         return stream_unary_rpc_method_handler(answer, None, reply.SerializeToString)
+
+    async def _first(self, requests: AsyncIterator[bytes]) -> bytes:
+        """A call's message.
+
+        Raises:
+            TooSlow: it did not arrive in time.
+            ClientGone: the call ended before it.
+        """
+        try:
+            async with asyncio.timeout(self._endpoint.settings.slow_s):
+                async for sent in requests:
+                    return sent
+        except TimeoutError:
+            raise TooSlow("the call's message did not come in time") from None
+        raise ClientGone("the call ended before its message")
 
     async def _live(self, _: object, __: ServicerContext) -> Message:
         return messages.ServerLiveResponse(live=True)
@@ -126,9 +143,8 @@ class InferenceService:
         return messages.ModelReadyResponse(ready=model.impediment() is None)
 
     async def _model(self, asked: Asked) -> Message:
-        message, models = asked.message, self._endpoint.models
-        asked.grant.need_model(message.name)
-        document = model_metadata(models.get(message.name, read_version(message.version)), models.index())
+        asked.grant.need_model(asked.message.name)
+        document = self._endpoint.metadata(asked.message.name, read_version(asked.message.version))
         del document["properties"]  # which the message has no place for
         return messages.ModelMetadataResponse(**document)
 
@@ -184,60 +200,85 @@ class InferenceService:
         grant.need_model(asked.model_name)
 
     async def _infer(self, asked: Asked) -> Message:
-        arrival, endpoint, message, grant = monotonic(), self._endpoint, asked.message, asked.grant
+        told, model = self._enter(asked)
+        with told.kept(asked.context, asked.message.id):
+            model, request, plan = await self._bind(asked, told, model)
+            response = await infer(model, request)
+            told.timings = response.timings
+            return encode(model.manifest, model.precision, plan, response)
+
+    async def _generate(self, asked: Asked, put: Callable[[Message, bool], Awaitable[None]]) -> None:
+        """Hand on the pieces of a text as they come, and with each whether it is the last."""
+        told, model = self._enter(asked)
+        with told.kept(asked.context, asked.message.id):
+            model, request, plan = await self._bind(asked, told, model)
+            with await begin(model, request) as stream:
+                async for piece in stream:
+                    told.timings = stream.timings.table()
+                    if piece.text or piece.finish:
+                        answer = encode(model.manifest, model.precision, plan, text_response(piece.text, stream))
+                        await put(answer, piece.finish is not None)
+
+    def _enter(self, asked: Asked) -> tuple[CallAccount, LiveModel]:
+        """The model that a message names, and the account of what is asked of it."""
+        endpoint, message, grant = self._endpoint, asked.message, asked.grant
         grant.need(Scope.INFER)
         grant.need_model(message.model_name)
         model = endpoint.models.get(message.model_name, read_version(message.model_version))
-        prepared = endpoint.edge.prepared.of(model)
-        status, service_class = 200, endpoint.settings.default_class
-        try:
-            inference = await _quick_or_apart(asked.size, decode, message, prepared.decoder.signature, self._default)
-            current = endpoint.models.get(message.model_name, read_version(message.model_version))
-            if current is not model:  # it was replaced while a thread read the message
-                model, prepared = current, endpoint.edge.prepared.of(current)
-                inference = decode(message, prepared.decoder.signature, self._default)
-            request = to_request(inference, grant, arrival, patience_s=_patience(asked.context))
-            service_class = request.service_class.name
-            response = await model.infer(request)
-            return encode(model.manifest, inference.plan, response)
-        except SandsealError as error:
-            status = status_of(type(error))
-            raise
-        except asyncio.CancelledError:
-            status = 499
-            raise
-        finally:
-            prepared.meter.count(status, service_class, monotonic() - arrival)
+        return CallAccount(endpoint.edge, grant.tenant, endpoint.edge.prepared.of(model)), model
 
-    async def _stream(self, requests: AsyncIterator[bytes], context: ServicerContext) -> AsyncIterator[Message]:
-        """Answer a stream's requests in their order; some run at once, and no more are read than that."""
+    async def _bind(self, asked: Asked, told: CallAccount, model: LiveModel) -> tuple[LiveModel, Request, Plan]:
+        """The model that serves now, and what to ask of it in this same turn of the loop."""
+        endpoint, message = self._endpoint, asked.message
+        signature = told.prepared.decoder.signature
+        inference = await _quick_or_apart(asked.size, decode, message, signature, self._default)
+        current = endpoint.models.get(message.model_name, read_version(message.model_version))
+        if current is not model:  # it was replaced while a thread read the message
+            told.prepared = endpoint.edge.prepared.of(current)
+            inference = decode(message, told.prepared.decoder.signature, self._default)
+        request = to_request(inference, model.precision, asked.grant, told.arrived, patience_s=_patience(asked.context))
+        told.service_class, told.asked = request.service_class.name, monotonic()
+        return current, request, inference.plan
+
+    async def _stream(self, requests: AsyncIterator[bytes], context: ServicerContext) -> None:
+        """Answer a stream's requests."""
         try:
+            await _repeat_id(context)
             await self._admit(context)
         except Exception as error:
             await abort(context, error)
-        begun: asyncio.Queue[asyncio.Task[Message] | None] = asyncio.Queue(_WINDOW)
-        async with asyncio.TaskGroup() as group:
 
-            async def read() -> None:
-                async for asked in requests:
-                    await begun.put(group.create_task(self._streamed(asked, context)))
-                await begun.put(None)
+        async def answer(sent: bytes, put: Put) -> None:
+            await self._streamed(sent, context, put)
 
-            group.create_task(read())
-            while (task := await begun.get()) is not None:
-                yield await task
+        await AnswerStream(context, self._endpoint.settings.slow_s).serve(requests, answer)
 
-    async def _streamed(self, sent: bytes, context: ServicerContext) -> Message:
-        """One answer of a stream; an error is a message, and the stream goes on."""
+    async def _streamed(self, sent: bytes, context: ServicerContext, put: Put) -> None:
+        """Answer one request of a stream; an error is a message, and the stream goes on."""
+
+        async def put_answer(answer: Message, last: bool = True) -> None:
+            answer.parameters["triton_final_response"].bool_param = last
+            await put(messages.ModelStreamInferResponse(infer_response=answer))
+
         message = messages.ModelInferRequest()
         try:
             message = await _parsed(messages.ModelInferRequest, sent)
+            message.parameters.pop("triton_enable_empty_final_response", None)  # the last one says that it is
             grant = await self._admit(context)  # again: it may have been taken back
-            answer = await self._infer(Asked(message, len(sent), grant, context))
-            return messages.ModelStreamInferResponse(infer_response=answer)
+            asked = Asked(message, len(sent), grant, context)
+            if self._generates(message, grant):
+                await self._generate(asked, put_answer)
+            else:
+                await put_answer(await self._infer(asked))
         except Exception as error:
             failed = messages.ModelInferResponse(id=message.id, model_name=message.model_name)
-            return messages.ModelStreamInferResponse(error_message=explain(error).text, infer_response=failed)
+            await put(messages.ModelStreamInferResponse(error_message=explain(error).text, infer_response=failed))
+
+    def _generates(self, message: Message, grant: Grant) -> bool:
+        """Whether a message asks a model that answers in pieces."""
+        grant.need_model(message.model_name)
+        model = self._endpoint.models.get(message.model_name, read_version(message.model_version))
+        return model.manifest.generation is not None
 
     async def _admit(self, context: ServicerContext) -> Grant:
         """The grant of the caller's token.
@@ -266,6 +307,12 @@ async def _parsed(form: Any, sent: bytes) -> Message:
 async def _quick_or_apart(size: int, work: Callable[..., _Result], *arguments: Any) -> _Result:
     """Work on a message: on a thread where that is large, so that others get their turns."""
     return await asyncio.to_thread(work, *arguments) if size > QUICK_BYTES else work(*arguments)
+
+
+async def _repeat_id(context: ServicerContext) -> None:
+    """Send back the id that a client gave its call."""
+    if (given := given_id(headers_of(context))) is not None:
+        await context.send_initial_metadata(((REQUEST_ID.decode(), given.decode()),))
 
 
 def _patience(context: ServicerContext) -> float:
