@@ -4,12 +4,16 @@ SUITE  ?= first-light
 BIN    := .venv/bin
 PLUGINS := $(dir $(wildcard plugins/*/plugin.toml))
 
-.PHONY: setup demo test check bench gpu-check plugins vectors smoke clean
+.PHONY: setup demo chat test check bench gpu-check plugins vectors smoke clean
 
 setup: .venv/dev
 
 demo: .venv/cpu
 	$(BIN)/python sdk/examples/file_type_demo.py
+
+# A language model in the terminal; without one it asks one question.
+chat: .venv/chat
+	$(BIN)/python sdk/examples/chat.py
 
 # make demo-image-classification, demo-text-recognition, demo-text-embedding, demo-voice-activity
 demo-%: .venv/cpu
@@ -19,7 +23,7 @@ test: .venv/dev
 	$(BIN)/pytest
 
 smoke: .venv/dev
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" --numprocesses auto --dist loadfile
 
 check: .venv/dev
 	$(BIN)/ruff check .
@@ -59,6 +63,11 @@ clean:
 .venv/cpu: .venv/python pyproject.toml constraints.txt
 	@echo "installing the host, the SDK and their pinned dependencies into .venv ..."
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,sdk]'
+	touch $@
+
+.venv/chat: .venv/cpu
+	@echo "installing what reads llama.cpp's files ..."
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,decoders,sdk]'
 	touch $@
 
 .venv/dev: .venv/cpu

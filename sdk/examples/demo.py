@@ -1,10 +1,12 @@
 """What the demos share: a place to work in, a host on loopback, and how they speak."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import Console
 
@@ -29,21 +31,27 @@ def whisper(text: str) -> None:
 
 @contextmanager
 def serve(folder: Path) -> Iterator[Client]:
-    """A host on a free port of the loopback interface, stopped at the end; trust.toml lies in the folder, data too."""
+    """A client of a host of its own; see `running_host`."""
+    with running_host(folder) as (url, token), Client(url, token) as client:
+        yield client
+
+
+@contextmanager
+def running_host(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[tuple[str, str]]:
+    """The address and token of a host on loopback, stopped at the end; trust.toml lies in the folder, data too."""
     step("starting the host")
     command = [sys.executable, "-m", "sandseal_sdk", "serve", "--port", "0"]
     command += ["--trust", str(folder / "trust.toml"), "--data", str(folder / "data")]
     with (
         (folder / "host.log").open("w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as host,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env={**os.environ, **settings}) as host,
     ):
         try:
             url = host.stdout.readline().decode().strip() if host.stdout else ""
             if not url:
                 sys.exit(f"the host did not start; its log:\n{(folder / 'host.log').read_text()}")
             console.print(f"  {url}")
-            with Client(url, (folder / "data" / "operator.token").read_text().strip()) as client:
-                yield client
+            yield url, (folder / "data" / "operator.token").read_text().strip()
         finally:
             host.terminate()
             host.wait(30)

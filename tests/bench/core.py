@@ -8,13 +8,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from queue import SimpleQueue
 from statistics import median, quantiles
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import uvloop
 
-from bench import core_runtime, lanes
+from bench import core_http, core_runtime, lanes, peers
 from bench.figure import Figure, Measure, interleave
 from sandseal_host.serving.request import BATCH, CLASSES, REALTIME
 from support.onnx_models import OnnxModel, conv_net, encoder, mlp, wide_mlp
@@ -94,6 +96,7 @@ def overhead() -> Iterator[Figure]:
     for rows, goal in ((1, 60.0), (32, 20.0)):
         yield _processor_overhead(rows, goal)
     yield _threaded_overhead()
+    yield _hand_over()
 
 
 def _processor_overhead(rows: int, goal: float) -> Figure:
@@ -148,6 +151,45 @@ def _threaded_overhead() -> Figure:
     return Figure("core - session.run, 94 MB MLP, batch 1", added, "us", 300.0, False, detail)
 
 
+def _hand_over() -> Figure:
+    """What a lane's thread costs more than the loop, against the least that a thread there and back costs."""
+    count = 2000
+    inputs = lanes.row(mlp())
+    with lanes.opened(mlp()) as session:
+
+        async def calls(inline_below_s: float) -> None:
+            lane = lanes.lane(session, inline_below_s=inline_below_s)
+            for _ in range(count):
+                await lane.run(lanes.request(inputs, time.monotonic()))
+            await lane.close()
+
+        threads, loop, bare = interleave(
+            9,
+            lambda: _processor_us(lambda: uvloop.run(calls(0.0)), count),
+            lambda: _processor_us(lambda: uvloop.run(calls(1.0)), count),
+            lambda: _processor_us(lambda: uvloop.run(_there_and_back(count)), count),
+        )
+    detail = f"{threads:.1f} against {loop:.1f} us of processor a request; a queue, a thread and back: {bare:.1f} us"
+    return Figure("thread - loop, against a bare hand-over", (threads - loop) / bare, "ratio", 3.0, False, detail)
+
+
+async def _there_and_back(count: int) -> None:
+    loop, queue = asyncio.get_running_loop(), SimpleQueue[asyncio.Future[None] | None]()
+
+    def work() -> None:
+        while (future := queue.get()) is not None:
+            loop.call_soon_threadsafe(future.set_result, None)
+
+    thread = Thread(target=work)
+    thread.start()
+    for _ in range(count):
+        future = loop.create_future()
+        queue.put(future)
+        await future
+    queue.put(None)
+    thread.join()
+
+
 def curve() -> Iterator[Figure]:
     """Latency at constant rates up to saturation, from when each request was due."""
     model = wide_mlp()
@@ -182,4 +224,6 @@ MEASURES = (
     Measure("overhead", overhead),
     Measure("open loop", curve),
     *core_runtime.MEASURES,
+    *core_http.MEASURES,
+    *peers.MEASURES,
 )

@@ -11,24 +11,34 @@ class Figure:
     """A measured value against its goal.
 
     Args:
+        value: None where it could not be measured here, as `detail` says why.
         goal: what the value must reach (`at_least`) or stay within.
         detail: both sides in plain units, for people.
     """
 
     name: str
-    value: float
+    value: float | None
     unit: str
     goal: float
     at_least: bool
     detail: str
 
+    @classmethod
+    def not_measured(cls, name: str, why: str) -> "Figure":
+        """What stands in the place of a figure that needs what is not here."""
+        return cls(name, None, "", 0.0, True, why)
+
     @property
     def met(self) -> bool:
-        """Whether the goal is reached."""
+        """Whether the goal is reached; what was not measured misses none."""
+        if self.value is None:
+            return True
         return self.value >= self.goal if self.at_least else self.value <= self.goal
 
     def line(self) -> str:
         """The figure for people."""
+        if self.value is None:
+            return f"{self.name:<44} NOT MEASURED  {self.detail}"
         sign = ">=" if self.at_least else "<="
         word = "met" if self.met else "MISSED"
         return f"{self.name:<44} {self.value:>8.2f} {self.unit:<8} goal {sign} {self.goal:g}  {word:<6}  {self.detail}"

@@ -40,26 +40,10 @@ def _rate(target: Target) -> float:
     return measure(target, CONNECTIONS, SECONDS, servers.cores()[1])
 
 
-def _binary(rows: FloatArray, name: str) -> tuple[bytes, dict[str, str]]:
-    header = {
-        "inputs": [
-            {
-                "name": name,
-                "datatype": "FP32",
-                "shape": list(rows.shape),
-                "parameters": {"binary_data_size": rows.nbytes},
-            }
-        ],
-        "parameters": {"binary_data_output": True},
-    }
-    text = json.dumps(header).encode()
-    return text + rows.tobytes(), {"Inference-Header-Content-Length": str(len(text))}
-
-
 def against_echo() -> Iterator[Figure]:
     """A small MLP's infer against an echo of the same sizes, binary and JSON."""
     row = np.random.default_rng(1).standard_normal((1, 128)).astype(np.float32)
-    binary, headers = _binary(row, "x")
+    binary, headers = servers.binary(row, "x")
     plain = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 128], "data": row.ravel().tolist()}]}
     bodies = {"binary": (binary, headers, 0.5), "json": (json.dumps(plain).encode(), {}, 0.4)}
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
@@ -94,7 +78,7 @@ def _answer_bytes(target: Target) -> int:
 def batching() -> Iterator[Figure]:
     """A weight-bound model with batches of 32 rows against one row at a time."""
     row = np.random.default_rng(2).standard_normal((1, 768)).astype(np.float32)
-    body, headers = _binary(row, "x")
+    body, headers = servers.binary(row, "x")
     with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
         folder = Path(temporary)
         (folder / "wide.onnx").write_bytes(wide_mlp().data)

@@ -58,7 +58,7 @@ class _Connection(asyncio.Protocol):
             self.transport.write(self._request)
             return
         self._buffer += data
-        while (length := _complete(self._buffer)) and length <= len(self._buffer):
+        while (length := complete(self._buffer)) and length <= len(self._buffer):
             if not self._buffer.startswith(b"HTTP/1.1 200"):
                 _Connection.failure = bytes(self._buffer[:400]).decode(errors="replace")
                 self.transport.close()
@@ -69,7 +69,7 @@ class _Connection(asyncio.Protocol):
             self.transport.write(self._request)
 
 
-def _complete(buffer: bytearray) -> int:
+def complete(buffer: bytearray) -> int:
     """The length of the answer that begins here, 0 while its head is incomplete."""
     head = buffer.find(b"\r\n\r\n")
     if head < 0:

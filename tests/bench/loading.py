@@ -1,6 +1,7 @@
 """What loading a model of 600 MB costs, in a process of its own: `python tests/bench/loading.py MODE FOLDER`."""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -32,7 +33,15 @@ def write(folder: Path) -> Path:
         for _ in range(LAYERS):
             block.tofile(file)
             block *= np.float32(1.01)  # equal weights would be kept once
+        file.flush()
+        os.fsync(file.fileno())  # only what lies on the disk can be forgotten
     return folder / name
+
+
+def forget(file: Path) -> None:
+    """Take a file out of the page cache, so that whoever reads it next waits for the disk."""
+    with file.open("rb") as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def main(mode: str, folder: Path) -> None:

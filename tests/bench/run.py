@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder, whose suites are called as rooms are
 sys.path.append(str(Path(__file__).resolve().parents[2] / "sdk" / "examples"))
 
-SUITES = ("first-light", "trust", "sandbox", "core")
+SUITES = ("first-light", "trust", "sandbox", "core", "protocol", "beyond", "generation")
 
 
 def main() -> int:

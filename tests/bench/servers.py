@@ -1,5 +1,6 @@
 """The two sides of the serving figures: our host with one model, and a bare uvicorn ASGI app that echoes."""
 
+import json
 import os
 import socket
 import subprocess
@@ -7,6 +8,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bench.load import Target
 from sandseal_sdk import publish
@@ -35,6 +39,23 @@ def cores() -> tuple[int | None, int | None]:
         return None, None
     first, second, *_ = sorted(os.sched_getaffinity(0))
     return first, second
+
+
+def binary(rows: NDArray[np.float32], name: str) -> tuple[bytes, dict[str, str]]:
+    """An inference's body with one FP32 input in the protocol's binary form, and what its head needs for it."""
+    header = {
+        "inputs": [
+            {
+                "name": name,
+                "datatype": "FP32",
+                "shape": list(rows.shape),
+                "parameters": {"binary_data_size": rows.nbytes},
+            }
+        ],
+        "parameters": {"binary_data_output": True},
+    }
+    text = json.dumps(header).encode()
+    return text + rows.tobytes(), {"Inference-Header-Content-Length": str(len(text))}
 
 
 @contextmanager

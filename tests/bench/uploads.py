@@ -13,7 +13,9 @@ from pathlib import Path
 from bench.figure import Figure, interleave
 from sandseal_sdk.client import Client
 from sandseal_sdk.errors import HostUnreachable
-from sandseal_sdk.hosts.transfer import OfferPush, Patience
+from sandseal_sdk.hosts.call import Call
+from sandseal_sdk.hosts.patience import Patience
+from sandseal_sdk.hosts.transfer import OfferPush
 from sandseal_signing.manifest import render_manifest
 from sandseal_signing.names import MANIFEST
 from sandseal_signing.pack import pack_folder
@@ -104,7 +106,7 @@ def _pushed(client: Client, push) -> float:
     answer = push()
     took = time.perf_counter() - began
     assert answer["state"] == "pending"
-    client._send("DELETE", f"/v1/bundles/{answer['id']}")
+    client._send(Call("DELETE", f"/v1/bundles/{answer['id']}"))
     return took
 
 

@@ -33,24 +33,25 @@ class Publisher:
         name: str = "acme.mlp",
         version: int = 1,
         members: dict[str, object] | None = None,
+        model_members: dict[str, object] | None = None,
         **options: object,
     ) -> Path:
-        """A signed .seal file of this model; `members` are added to its bundle.json."""
+        """A signed .seal file of this model; `members` are added to its bundle.json, and those of its `model`."""
         stem = f"{name}-{version}"
         onnx = self.folder / f"{stem}.onnx"
         onnx.write_bytes(model.data)
         bundle = publish.write_bundle(onnx, self.folder / stem, name=name, version=version, **options)
         manifest = json.loads((bundle / "bundle.json").read_bytes())
-        (bundle / "bundle.json").write_bytes(render_manifest(manifest | (members or {})))
+        manifest |= members or {}
+        manifest["model"] |= model_members or {}
+        (bundle / "bundle.json").write_bytes(render_manifest(manifest))
         seal = self.folder / f"{stem}.seal"
         with seal.open("wb") as file:
             pack_folder(bundle, file, [self.key])
         return seal
 
 
-@pytest.fixture
-def publisher(tmp_path: Path) -> Publisher:
-    folder = tmp_path / "publisher"
+def _publisher(folder: Path) -> Publisher:
     folder.mkdir()
     publisher = Publisher(folder, PrivateKey.generate())
     publisher.trust.write_text(
@@ -66,6 +67,17 @@ imports = ["log"]
 """
     )
     return publisher
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> Publisher:
+    return _publisher(tmp_path / "publisher")
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Publisher:
+    """A publisher whom all tests of a module share."""
+    return _publisher(tmp_path_factory.mktemp("lasting") / "publisher")
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Clients that people have, against a real host."""
 
+import asyncio
 import gzip
 import json
 import re
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 import tritonclient.http as triton
 
-from sandseal_sdk.errors import HostRefused
+from sandseal_sdk import AsyncClient
+from sandseal_sdk.errors import DeadlinePassed, HostRefused, NotAllowed, NotFound, RequestRefused
 from support.hosts import RunningHost
 from support.onnx_models import mlp
 
@@ -120,3 +122,31 @@ def test_tritonclient_over_grpc(publisher, start) -> None:
             assert host.process.wait(20) == 0
     for answer in answers:
         np.testing.assert_allclose(answer, expected, rtol=1e-6)
+
+
+def test_our_own_client_on_an_event_loop(host: RunningHost, expected) -> None:
+    async def ask() -> None:
+        async with AsyncClient(host.url, host.token, connections=8) as client:
+            assert await client.ready()
+            assert [entry["name"] for entry in await client.models()] == ["acme.mlp"]
+            assert (await client.model("acme.mlp"))["inputs"][0]["datatype"] == "FP32"
+            rows = [client.infer("acme.mlp", {"x": ROWS[at % 3 : at % 3 + 1]}) for at in range(40)]
+            for at, answer in enumerate(await asyncio.gather(*rows)):
+                np.testing.assert_allclose(answer["y"], expected[at % 3 : at % 3 + 1], rtol=1e-5)
+            with pytest.raises(NotFound) as unknown:
+                await client.infer("acme.none", {"x": ROWS})
+            assert unknown.value.code == "model_unknown"
+            with pytest.raises(RequestRefused):
+                await client.infer("acme.mlp", {"x": ROWS[:, :5]})
+        async with AsyncClient(host.url) as stranger:
+            with pytest.raises(NotAllowed):
+                await stranger.infer("acme.mlp", {"x": ROWS})
+
+    asyncio.run(ask())
+
+
+def test_the_host_is_told_how_long_our_client_waits(host: RunningHost) -> None:
+    with host.client() as client, pytest.raises(HostRefused) as refusal:
+        client.infer("acme.mlp", {"x": ROWS}, parameters={"timeout": 1})
+    assert isinstance(refusal.value, DeadlinePassed) or refusal.value.code == "deadline_impossible"
+    assert refusal.value.request_id

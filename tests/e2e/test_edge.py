@@ -1,5 +1,6 @@
 """The edge as operators set it: TLS, client certificates, CORS, proxies, limits, over a real host."""
 
+import asyncio
 import os
 import re
 import ssl
@@ -14,6 +15,8 @@ from cryptography import x509
 
 from sandseal_host.api.grpc import messages
 from sandseal_host.api.grpc.service import SERVICE
+from sandseal_sdk import AsyncClient, Client, Tls
+from sandseal_sdk.errors import HostUnreachable, NotAllowed
 from support.certificates import Authority
 
 ACCESS = """
@@ -76,6 +79,32 @@ def test_certificates_are_who_a_client_is(secure, authority, tmp_path):
     with pytest.raises(grpc.RpcError) as refused:
         infer_over_grpc(secure, authority, (None, None))
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_our_own_client_and_command_with_certificates(secure, authority, tmp_path):
+    cert, key = authority.issue("robot", x509.UniformResourceIdentifier("spiffe://acme/robot"))
+    files = Tls(authority.pem, cert, key)
+    with Client(secure.url, tls=files) as robot:
+        assert robot.models() == []
+        with pytest.raises(NotAllowed):
+            robot.tokens()
+
+    async def later():
+        async with AsyncClient(secure.url, secure.token, tls=files) as client:
+            return await client.models()
+
+    assert asyncio.run(later()) == []
+    for wrong in (Tls(), Tls(certificate=cert, key=key), Tls(ca=authority.pem)):
+        with Client(secure.url, tls=wrong) as client, pytest.raises(HostUnreachable):
+            client.ready()
+
+    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    login = ["login", secure.url, "--ca", str(authority.pem), "--cert", str(cert), "--key", str(key)]
+    run_sandseal(home, *login)
+    assert "model" in run_sandseal(home, "models")
+    variables = {"URL": secure.url, "CA": authority.pem, "CLIENT_CERT": cert, "CLIENT_KEY": key, "TOKEN": secure.token}
+    environment = {f"SANDSEAL_{name}": str(value) for name, value in variables.items()}
+    assert "operator" in run_sandseal(environment | {"COLUMNS": "200"}, "token", "list")
 
 
 def infer_over_grpc(host, authority, pair):

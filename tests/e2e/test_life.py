@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sandseal_sdk.errors import HostRefused, HostUnreachable
+from sandseal_sdk import Client, Patience
+from sandseal_sdk.errors import HostRefused, HostUnreachable, NotConnected
 from support.onnx_models import mlp
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,30 @@ def test_a_new_version_takes_over_without_a_lost_request(host, publisher) -> Non
     assert set(answers) == {(1, 10)}
 
 
+def test_a_host_that_is_told_to_stop_answers_all_that_it_was_asked(host) -> None:
+    ended, answers = [], []
+
+    def ask() -> None:
+        with Client(host.url, host.token, patience=Patience(tries=1)) as client:
+            try:
+                while True:
+                    answers.append(client.infer("acme.mlp", {"x": ROW})["y"].shape)
+            except Exception as error:
+                ended.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    while len(answers) < 200 and not ended:
+        time.sleep(0.01)
+    host.process.terminate()
+    for thread in threads:
+        thread.join()
+    assert host.process.wait(30) == 0
+    assert {type(error) for error in ended} == {NotConnected}
+    assert set(answers) == {(1, 10)}
+
+
 def test_an_older_version_is_refused_and_the_newer_serves_on(host, publisher) -> None:
     with host.client() as client:
         client.push(publisher.seal(mlp(), version=3))
@@ -73,18 +98,23 @@ def test_a_restart_brings_back_what_was_serving(start, publisher) -> None:
 
 
 def test_killed_at_any_moment_of_an_upload_or_load_it_loses_and_corrupts_nothing(start, publisher, tmp_path) -> None:
-    """Each round pushes the next version and kills the host at a random moment; what was answered must be there."""
+    """Each round pushes the next version, under load, and kills the host at a random moment.
+
+    What was answered must be there.
+    """
     rng = random.Random(7)
     model = mlp((128, 4096, 10))  # 2 MiB of weights, so that uploads and loads take a moment
     seals = [publisher.seal(model, version=version) for version in range(1, KILLS + 2)]
     took = _time_of_a_push(start, seals[0])
-    acknowledged = 1
+    acknowledged, failures = 1, []
     for version in range(2, KILLS + 2):
         with start() as host:
             host.wait_ready()
             with host.client() as client:
                 assert max(bundle["version"] for bundle in client.bundles()) >= acknowledged
                 assert client.infer("acme.mlp", {"x": ROW})["y"].shape == (1, 10)
+            asking = threading.Thread(target=_ask_until_it_ends, args=(host, failures))
+            asking.start()
             killer = threading.Timer(rng.uniform(0, took), host.process.send_signal, (signal.SIGKILL,))
             killer.start()
             try:
@@ -95,6 +125,8 @@ def test_killed_at_any_moment_of_an_upload_or_load_it_loses_and_corrupts_nothing
                 pass
             killer.join()
             host.process.wait(30)
+            asking.join()
+    assert not failures
     with start() as host:
         host.wait_ready()
         with host.client() as client:
@@ -105,6 +137,19 @@ def test_killed_at_any_moment_of_an_upload_or_load_it_loses_and_corrupts_nothing
                 assert client.infer("acme.mlp", {"x": ROW}, version=bundle["version"])["y"].shape == (1, 10)
             client.push(publisher.seal(model, version=KILLS + 2))
     assert not list(Path(tmp_path, "data", "blobs", "incoming").iterdir())
+
+
+def _ask_until_it_ends(host, failures: list[object]) -> None:
+    """Keep the host busy; what it answers until it is killed must be right."""
+    try:
+        with Client(host.url, host.token, patience=Patience(tries=1)) as client:
+            while client.infer("acme.mlp", {"x": ROW})["y"].shape == (1, 10):
+                pass
+        failures.append("another shape")
+    except HostUnreachable:
+        pass
+    except Exception as error:
+        failures.append(error)
 
 
 def _time_of_a_push(start, seal: Path) -> float:

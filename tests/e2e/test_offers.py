@@ -10,7 +10,8 @@ import pytest
 from sandseal_sdk import publish
 from sandseal_sdk.client import Client
 from sandseal_sdk.errors import HostRefused, HostUnreachable
-from sandseal_sdk.hosts.transfer import OfferPush, Patience
+from sandseal_sdk.hosts.patience import Patience
+from sandseal_sdk.hosts.transfer import OfferPush
 from sandseal_signing.pack import pack_folder
 from support.cutting_proxy import cutting_proxy
 from support.onnx_models import mlp

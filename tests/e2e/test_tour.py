@@ -50,6 +50,7 @@ def test_the_tour(home: Path) -> None:
         secret = sandseal(home, "token", "add", "caller", "--scope", "infer").strip()
         body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}]}
         assert post(f"{url}/v2/models/acme.thing/infer", json.dumps(body).encode(), secret)["model_version"] == "1"
+        assert "idle" in sandseal(home, "queue", "acme.thing")
         sandseal(home, "unload", "acme.thing")
         assert "error[" in sandseal(home, "call", "acme.thing", "model.onnx", ok=False)
         sandseal(home, "load", "acme.thing")

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from sandseal_host.registry.blobs import BlobStore
-from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.registry import Registry
 from sandseal_signing.trust import TrustPolicy
+from support.catalogs import open_catalog
 
 
 class DataFolder:
@@ -19,7 +19,7 @@ class DataFolder:
 
     def start(self) -> None:
         self.store = BlobStore(self.folder / "blobs")
-        self.catalog = Catalog(f"sqlite:///{self.folder}/catalog.sqlite")
+        self.catalog = open_catalog(self.folder / "catalog.sqlite")
         self.registry = Registry(self.store, self.catalog, lambda: self.policy)
 
     def stop(self) -> None:

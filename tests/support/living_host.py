@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,9 @@ from support.serving import request
 
 ROW = ("batch", 2)
 
+Variant = tuple[str, OnnxModel, dict[str, str]]
+"""A precision, its graph, and what else the manifest says of it."""
+
 
 def adding(number: int) -> OnnxModel:
     """x FP32 [batch, 2] -> y = x + number."""
@@ -38,17 +41,23 @@ class LivingHost:
         self.host, self.models, self.live = host, host._models, host._live
         self._asked = 0
 
-    async def push(self, name: str, version: int, model: OnnxModel | None = None) -> Accepted:
+    async def push(
+        self, name: str, version: int, model: OnnxModel | None = None, variants: Sequence[Variant] = ()
+    ) -> Accepted:
         """Take in a version of a model that adds its version, or of another one, as a push does."""
-        accepted = await self.accept(name, version, model)
+        accepted = await self.accept(name, version, model, variants)
         await asyncio.to_thread(self.models.take_in, accepted)
         return accepted
 
-    async def accept(self, name: str, version: int, model: OnnxModel | None = None) -> Accepted:
+    async def accept(
+        self, name: str, version: int, model: OnnxModel | None = None, variants: Sequence[Variant] = ()
+    ) -> Accepted:
         """Take in a version, and do not load it."""
         model = model or adding(version)
-        described_model = described(model) | {"batching": {"max_rows": 4}}
-        archive = seal([ed25519_key("alice")], name, version, files={"model.onnx": model.data}, model=described_model)
+        members = [{"precision": precision, "file": f"{precision}.onnx", **more} for precision, _, more in variants]
+        described_model = described(model) | {"batching": {"max_rows": 4}, "variants": members}
+        files = {"model.onnx": model.data} | {f"{precision}.onnx": graph.data for precision, graph, _ in variants}
+        archive = seal([ed25519_key("alice")], name, version, files=files, model=described_model)
         registry = self.host._registry
         return await asyncio.to_thread(registry.accept, io.BytesIO(archive), lambda _: None)
 
@@ -86,7 +95,7 @@ async def living_host(folder: Path, serving: str = "", **settings: Any) -> Async
     """
     trust, rules = folder / "trust.toml", folder / "serving.toml"
     if not trust.exists():
-        trust.write_text(trust_text({"alice": ed25519_key("alice")}, {"domains": ["", "f"]}))
+        trust.write_text(trust_text({"alice": ed25519_key("alice")}, {"domains": ["", "f", "com.microsoft"]}))
     rules.write_text(serving)
     host = Host(Settings(trust=trust, data=folder, serving=rules, plugin_workers=0, scrub_mib_s=0, **settings))
     await host.start()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, load_from_string, numpy_helper
 
 from sandseal_host.tensors import KINDS
 from sandseal_signing.manifest import Batching, DataType, ModelSpec, TensorSpec
@@ -119,10 +119,30 @@ def encoder(layers: int = 4, width: int = 384, tokens: int = 16) -> OnnxModel:
     return build(nodes, [("x", DataType.INT64, ("batch", tokens))], [("y", DataType.FP32, ("batch", width))], weights)
 
 
+def embedder(layers: int = 6, width: int = 384, tokens: int = 32) -> OnnxModel:
+    """An `encoder` whose x is FP32, for clients that send nothing else; by default of the size of a MiniLM."""
+    inner = load_from_string(encoder(layers, width, tokens).data).graph
+    inner.node[0].input[1] = "ids"
+    nodes = [helper.make_node("Cast", ["x"], ["ids"], to=TensorProto.INT64), *inner.node]
+    x, y = ("x", DataType.FP32, ("batch", tokens)), ("y", DataType.FP32, ("batch", width))
+    return build(nodes, [x], [y], list(inner.initializer))
+
+
 def identity(dtype: DataType = DataType.FP32, shape: Axes = ("batch", "width"), *, max_rows: int = 32) -> OnnxModel:
     """x -> y, unchanged."""
     node = helper.make_node("Identity", ["x"], ["y"])
     return build([node], [("x", dtype, shape)], [("y", dtype, shape)], max_rows=max_rows)
+
+
+def softmax() -> OnnxModel:
+    """x FP32 [batch, width] -> y of that shape, with values between that are as large."""
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["s"], axis=-1),
+        helper.make_node("Add", ["s", "x"], ["t"]),
+        helper.make_node("Relu", ["t"], ["y"]),
+    ]
+    axes = ("batch", "width")
+    return build(nodes, [("x", DataType.FP32, axes)], [("y", DataType.FP32, axes)])
 
 
 def pair() -> OnnxModel:

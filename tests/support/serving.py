@@ -10,7 +10,8 @@ import numpy as np
 from sandseal_host.errors import ModelFailed
 from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.serving.lane import Lane
-from sandseal_host.serving.model import Model, ModelParts
+from sandseal_host.serving.model import Model
+from sandseal_host.serving.parts import ModelParts
 from sandseal_host.serving.request import STANDARD, Request, ServiceClass
 from sandseal_host.serving.scheduler import Scheduler
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
@@ -173,8 +174,9 @@ def ready_model(
     pre: Stage | None = None,
     post: Stage | None = None,
     described: Manifest | None = None,
+    **parts: object,
 ) -> Model:
-    """A model that serves, with a runner of its own."""
+    """A model that serves, with a runner of its own; `parts` are further ones of `ModelParts`."""
     model = Model(described or manifest(name, version, staged=pre is not None), f"{version:064x}")
     for state in (ModelState.VERIFYING, ModelState.LOADING, ModelState.WARMING):
         model.advance(state)
@@ -185,5 +187,5 @@ def ready_model(
         stage and GuardedStage(stage, own or spec)
         for stage, own in ((pre, model.manifest.pre), (post, model.manifest.post))
     ]
-    model.serve(ModelParts(runner, lane, *guarded))
+    model.serve(ModelParts(runner, lane, *guarded, **parts))
     return model

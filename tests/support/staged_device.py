@@ -51,6 +51,9 @@ class CopyStream:
     def download(self, target: np.ndarray, source: int) -> None:
         self._thread.submit(self._copy, "download", target.ctypes.data, source, target.nbytes)
 
+    def move(self, target: int, source: int, size: int) -> None:
+        self._thread.submit(self._copy, "move", target, source, size)
+
     def record(self) -> Point:
         return Point(self._thread.submit(lambda: None))
 

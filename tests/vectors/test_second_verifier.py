@@ -29,6 +29,7 @@ def second(key: PublicKey, signature: bytes, message: bytes) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_the_hostile_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[PublicKey, bytes, bytes, bool]] = []
     verifies = PublicKey.verifies
