@@ -3,7 +3,8 @@
 Inside, each module imports only from those before it:
 
     errors, digest, names, schema, curve        the ground
-    generation, state, variants                 members of a bundle's manifest
+    tensor, stage                               what a bundle's model and plugins take, give and may use
+    generation, state, variants                 other members of its manifest
     manifest, keys                              what a bundle says of itself; who can sign
     envelope, statement                         one signature; what it is over
     trust, verdict                              whom the operator trusts, and for what; the judgement
@@ -48,23 +49,15 @@ if TYPE_CHECKING:
     from sandseal_signing.keys import PrivateKey, PublicKey
     from sandseal_signing.logentry import Detail, Kind, LogEntry, Role, Subject
     from sandseal_signing.logproof import LogProof
-    from sandseal_signing.manifest import (
-        Batching,
-        DataType,
-        Limits,
-        Manifest,
-        ModelSpec,
-        StageSpec,
-        TensorSpec,
-        parse_manifest,
-        render_manifest,
-    )
+    from sandseal_signing.manifest import Batching, Manifest, ModelSpec, parse_manifest, render_manifest
     from sandseal_signing.note import VerifierKey
     from sandseal_signing.pack import Contents, pack_folder, read_seal, sign_seal
     from sandseal_signing.receipt import Receipt, make_receipt, verify_receipt
     from sandseal_signing.seal import SealReader
+    from sandseal_signing.stage import Limits, StageSpec
     from sandseal_signing.state import StateSpec
     from sandseal_signing.statement import Resource, Statement
+    from sandseal_signing.tensor import DataType, TensorSpec
     from sandseal_signing.trust import TrustedKey, TrustPolicy
     from sandseal_signing.unpack import unpack_seal
     from sandseal_signing.variants import Precision, VariantSpec
@@ -143,7 +136,8 @@ __all__ = [
 
 # In the order of the layers, so that the first module that has a name is the one that defines it.
 _MODULES = (
-    *("errors", "digest", "generation", "state", "variants", "manifest", "keys", "statement", "trust", "verdict"),
+    *("errors", "digest", "tensor", "stage", "generation", "state", "variants", "manifest"),
+    *("keys", "statement", "trust", "verdict"),
     *("seal", "folder", "bundle", "pack", "unpack"),
     *("note", "checkpoint", "logproof", "logentry", "receipt", "auditor"),
 )

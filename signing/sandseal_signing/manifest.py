@@ -11,108 +11,29 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from itertools import chain
 from typing import Any
 
 from sandseal_signing.errors import LimitExceeded, ManifestInvalid
 from sandseal_signing.generation import GenerationSpec, read_generation
 from sandseal_signing.names import MANIFEST, MODEL_NAME_RULE, is_model_name
-from sandseal_signing.schema import Node, canonical_json, parse_json
+from sandseal_signing.schema import Node, parse_json
+from sandseal_signing.stage import StageSpec, read_logits, read_stage
 from sandseal_signing.state import StateSpec, read_state
+from sandseal_signing.tensor import DataType, TensorSpec, read_tensors
 from sandseal_signing.variants import VariantSpec, read_variants
 
 SCHEMA = "sandseal.bundle/1"
 MAX_BYTES = 256 * 1024
 MAX_PLUGIN_BYTES = 64 << 20
-IMPORTS = ("log", "now", "random", "asset")
-MAX_MEMORY_MIB = 4096
-MAX_TIME_MS = 600_000
-MAX_RANK = 8
-MAX_AXIS = 2**31 - 1
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _CONTENT_TYPE = re.compile(r"[a-z0-9*][a-z0-9*!#$&^_.+-]{0,126}/[a-z0-9*][a-z0-9*!#$&^_.+-]{0,126}\Z")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)\Z", re.ASCII)
-
-
-class DataType(StrEnum):
-    """The Open Inference Protocol's tensor data types."""
-
-    BOOL = "BOOL"
-    UINT8 = "UINT8"
-    UINT16 = "UINT16"
-    UINT32 = "UINT32"
-    UINT64 = "UINT64"
-    INT8 = "INT8"
-    INT16 = "INT16"
-    INT32 = "INT32"
-    INT64 = "INT64"
-    FP16 = "FP16"
-    FP32 = "FP32"
-    FP64 = "FP64"
-    BF16 = "BF16"
-    BYTES = "BYTES"
-
-
-_DATA_TYPES = "one of " + ", ".join(DataType)
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """One tensor's name, data type and shape; a string axis is free, and the same name is the same size."""
-
-    name: str
-    dtype: DataType
-    shape: tuple[int | str, ...]
-
-    @property
-    def batched(self) -> bool:
-        """Whether axis 0 counts rows, that is, is called `batch`."""
-        return bool(self.shape) and self.shape[0] == "batch"
 
 
 TEXT_INPUT = TensorSpec("text_input", DataType.BYTES, (1,))
 TEXT_OUTPUT = TensorSpec("text_output", DataType.BYTES, (1,))
 """What a model that generates text takes and gives, whatever its graph does."""
-LOGITS_INPUTS = (TensorSpec("ids", DataType.INT64, ("new",)), TensorSpec("logits", DataType.FP32, ("vocab",)))
-LOGITS_OUTPUTS = LOGITS_INPUTS[1:]
-"""What a logits stage takes and gives for each token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one plugin call may use: linear memory in MiB, CPU time in milliseconds."""
-
-    memory_mib: int = 64
-    time_ms: int = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class StageSpec:
-    """A pre, post or logits stage: the plugin that runs it, its tensors, and what the publisher asks for it.
-
-    `inputs` and `outputs` are both resolved: a pre stage's outputs are the model's inputs, a post stage's inputs
-    the model's outputs. `config` is JSON text without spaces, its members sorted, handed to the guest as it stands.
-    `on_failure` is `refuse`, or `passthrough` for a stage that a request can do without.
-    """
-
-    plugin: str
-    function: str
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-    limits: Limits = Limits()
-    imports: tuple[str, ...] = ()
-    assets: tuple[str, ...] = ()
-    config: bytes = b"{}"
-    on_failure: str = "refuse"
-    mode: str = "request"
-
-    @property
-    def passable(self) -> bool:
-        """Whether its inputs can stand in for its outputs: as many, of the same data types and shapes."""
-        taken, given = ([(t.dtype, t.shape) for t in side] for side in (self.inputs, self.outputs))
-        return taken == given
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +166,7 @@ def parse_manifest(data: bytes) -> Manifest:
         model=model,
         pre=read_stage(pre, reserved, outputs=model.plain_inputs) if pre else None,
         post=read_stage(post, reserved, inputs=model.plain_outputs) if post else None,
-        logits=_logits(logits) if logits else None,
+        logits=read_logits(logits) if logits else None,
         generation=read_generation(generation) if generation else None,
         metadata=_metadata(root.child("metadata", None)),
         reserved=tuple(reserved),
@@ -257,6 +178,8 @@ def parse_manifest(data: bytes) -> Manifest:
         root.fail("model.cache", f"cannot be true with {why}: equal requests need not have equal answers")
     if generation and (model.inputs, model.outputs) != ((TEXT_INPUT,), (TEXT_OUTPUT,)):
         root.fail("model", "must have the one input text_input and the one output text_output, BYTES [1], to generate")
+    if generation and (manifest.pre or manifest.post):
+        root.fail("pre" if manifest.pre else "post", "cannot stand beside generation, which has no such stage")
     return manifest
 
 
@@ -283,7 +206,7 @@ def _model(node: Node, reserved: list[str]) -> ModelSpec:
     reserved += _reserved(node, "queue")
     batching = node.child("batching", None)
     file, external_data = node.file("file"), node.files("external_data", ())
-    inputs, outputs = _tensors(node, "inputs"), _tensors(node, "outputs")
+    inputs, outputs = read_tensors(node, "inputs"), read_tensors(node, "outputs")
     spec = ModelSpec(
         file=file,
         external_data=external_data,
@@ -317,105 +240,6 @@ def _batching(node: Node) -> Batching:
     )
     node.close()
     return batching
-
-
-def read_stage(
-    node: Node,
-    reserved: list[str],
-    inputs: tuple[TensorSpec, ...] | None = None,
-    outputs: tuple[TensorSpec, ...] | None = None,
-) -> StageSpec:
-    """Read a stage's members and close the node.
-
-    Args:
-        node: the stage's object; its own error class is raised.
-        reserved: gets the members that are read but not served yet.
-        inputs, outputs: the side that the model gives; read from the node when absent.
-    """
-    limits = node.child("limits", None)
-    stage = StageSpec(
-        plugin=node.file("plugin"),
-        function=node.text("function", valid=_IDENTIFIER.match, rule="an identifier"),
-        inputs=_tensors(node, "inputs") if inputs is None else inputs,
-        outputs=_tensors(node, "outputs") if outputs is None else outputs,
-        limits=_limits(limits) if limits else Limits(),
-        imports=node.texts("imports", (), valid=IMPORTS.__contains__, rule=f"some of {', '.join(IMPORTS)}"),
-        assets=node.files("assets", ()),
-        config=_config(node),
-        on_failure=_choice(node, "on_failure", ("refuse", "passthrough")),
-        mode=_choice(node, "mode", ("request", "stream")),
-    )
-    node.close()
-    if stage.on_failure == "passthrough" and not stage.passable:
-        node.fail("on_failure", "can be 'passthrough' only where outputs have the data types and shapes of the inputs")
-    reserved += [node.at("mode")] * (stage.mode != "request")
-    return stage
-
-
-def _logits(node: Node) -> StageSpec:
-    """The stage that changes a generation's logits; what it takes and gives, and how, is not the publisher's choice."""
-    for name in ("mode", "on_failure"):
-        if node.has(name):
-            node.fail(name, "is always the same for logits, and cannot be given")
-    return replace(read_stage(node, [], LOGITS_INPUTS, LOGITS_OUTPUTS), mode="stream")
-
-
-def _choice(node: Node, name: str, choices: tuple[str, ...]) -> str:
-    """One of `choices`; the first when absent."""
-    text: str = node.text(name, choices[0], valid=choices.__contains__, rule=" or ".join(map(repr, choices)))
-    return text
-
-
-def _limits(node: Node) -> Limits:
-    limits = Limits(
-        memory_mib=node.integer("memory_mib", Limits().memory_mib, low=1, high=MAX_MEMORY_MIB),
-        time_ms=node.integer("time_ms", Limits().time_ms, low=1, high=MAX_TIME_MS),
-    )
-    node.close()
-    return limits
-
-
-def _config(node: Node) -> bytes:
-    """The stage's configuration as JSON text; floats are allowed here, since nobody compares it with another text."""
-    config = node.take("config", {})
-    if not isinstance(config, dict):
-        node.fail("config", "must be an object")
-    try:
-        return canonical_json(config)
-    except (TypeError, ValueError) as error:  # TOML has dates and infinities, JSON has neither
-        node.fail("config", f"cannot be written as JSON ({error})")
-
-
-def _tensors(node: Node, name: str) -> tuple[TensorSpec, ...]:
-    specs = tuple(_tensor(child) for child in node.children(name))
-    if not specs:
-        node.fail(name, "must hold at least one tensor")
-    if len({spec.name for spec in specs}) != len(specs):
-        node.fail(name, "holds a tensor name twice")
-    return specs
-
-
-def _tensor(node: Node) -> TensorSpec:
-    spec = TensorSpec(
-        name=node.text("name", valid=lambda text: 0 < len(text) <= 255, rule="1 to 255 characters"),
-        dtype=DataType(node.text("dtype", valid=DataType.__members__.__contains__, rule=_DATA_TYPES)),
-        shape=_shape(node),
-    )
-    node.close()
-    return spec
-
-
-def _shape(node: Node) -> tuple[int | str, ...]:
-    shape = node.take("shape")
-    if not isinstance(shape, list) or len(shape) > MAX_RANK:
-        node.fail("shape", f"must be a list of at most {MAX_RANK} axes")
-    for i, axis in enumerate(shape):
-        named = isinstance(axis, str) and _IDENTIFIER.match(axis)
-        if not named and not (type(axis) is int and 0 <= axis <= MAX_AXIS):
-            node.fail("shape", f"axis {i} must be a size from 0 to {MAX_AXIS} or the name of a free axis")
-        if axis == "batch" and i:
-            node.fail("shape", f"axis {i} cannot be 'batch', which is only ever the first axis")
-    return tuple(shape)
 
 
 def _time(node: Node, name: str) -> datetime | None:

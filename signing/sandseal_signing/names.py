@@ -1,4 +1,4 @@
-"""Which file names a bundle may hold, and which model names exist."""
+"""Which file names a bundle may hold, which model names exist, and what is an identifier."""
 
 import re
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ SIGNATURES = "signatures"
 MODEL_NAME_RULE = "1 to 128 of a-z, 0-9, '.', '_' and '-', the first a letter or digit"
 
 _PART = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}\Z")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|\Z)", re.IGNORECASE)
 _MAX_NAME, _MAX_LEVELS = 255, 8
@@ -19,6 +20,11 @@ _USTAR_PREFIX, _USTAR_NAME = 155, 100
 def is_model_name(name: str) -> bool:
     """Whether `name` can be a bundle's name."""
     return _MODEL.match(name) is not None
+
+
+def is_identifier(name: str) -> bool:
+    """Whether `name` can be a function's, or a free axis's."""
+    return _IDENTIFIER.match(name) is not None
 
 
 def split_ustar(name: str) -> tuple[str, str] | None:

@@ -10,8 +10,8 @@ from typing import Any
 from sandseal_signing.digest import is_hex_digest
 from sandseal_signing.errors import KeyInvalid, PolicyInvalid
 from sandseal_signing.keys import PublicKey
-from sandseal_signing.manifest import IMPORTS, MAX_MEMORY_MIB, MAX_TIME_MS
 from sandseal_signing.schema import Node
+from sandseal_signing.stage import IMPORTS, MAX_MEMORY_MIB, MAX_TIME_MS
 
 SCHEMA = "sandseal.trust/1"
 

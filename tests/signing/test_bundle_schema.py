@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sandseal_signing.errors import SigningError
-from sandseal_signing.manifest import DataType, parse_manifest
+from sandseal_signing.manifest import parse_manifest
+from sandseal_signing.tensor import DataType
 from support.manifests import BAD, GOOD, ONLY_THE_READER_REFUSES, Change, changed
 
 jsonschema = pytest.importorskip("jsonschema")

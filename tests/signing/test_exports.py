@@ -64,7 +64,8 @@ def test_the_layers_hold() -> None:
     """Each module imports only from those before it, as the package's docstring draws them."""
     order = [
         *("errors", "digest", "names", "schema", "curve"),
-        *("generation", "state", "variants", "manifest", "keys", "envelope", "statement", "trust", "verdict"),
+        *("tensor", "stage", "generation", "state", "variants", "manifest", "keys"),
+        *("envelope", "statement", "trust", "verdict"),
         *("seal", "folder", "bundle", "pack", "unpack", "oms"),
         *("merkle", "note", "checkpoint", "logproof", "logentry", "receipt", "auditor"),
         *("document", "permit"),

@@ -8,22 +8,17 @@ import pytest
 from sandseal_signing.errors import JsonInvalid, LimitExceeded, ManifestInvalid
 from sandseal_signing.generation import GenerationSpec
 from sandseal_signing.manifest import (
-    LOGITS_INPUTS,
-    LOGITS_OUTPUTS,
     TEXT_INPUT,
     TEXT_OUTPUT,
     Batching,
-    DataType,
-    Limits,
     Manifest,
-    StageSpec,
-    TensorSpec,
     check_size,
     parse_manifest,
-    read_stage,
     render_manifest,
 )
 from sandseal_signing.schema import Node
+from sandseal_signing.stage import LOGITS_INPUTS, LOGITS_OUTPUTS, Limits, StageSpec, read_stage
+from sandseal_signing.tensor import DataType, TensorSpec
 from sandseal_signing.variants import Precision, VariantSpec
 from support.bundles import manifest
 from support.manifests import (
@@ -31,6 +26,7 @@ from support.manifests import (
     GENERATION,
     GOOD,
     ONLY_THE_READER_REFUSES,
+    POST,
     Change,
     changed,
     full,
@@ -223,6 +219,10 @@ def test_a_manifest_is_strict_json_of_limited_size() -> None:
         (
             generating(logits={"plugin": "l.wasm", "function": "f", "mode": "stream"}),
             "generation.logits.mode: is always the same for logits, and cannot be given",
+        ),
+        (
+            lambda d: (generating()(d), d.update(post=POST)),
+            "post: cannot stand beside generation, which has no such stage",
         ),
         (
             lambda d: d.update(generation=GENERATION),

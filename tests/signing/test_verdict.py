@@ -7,7 +7,8 @@ import pytest
 
 from sandseal_signing.digest import Digest
 from sandseal_signing.errors import PolicyRefused
-from sandseal_signing.manifest import Limits, Manifest, StageSpec, parse_manifest, render_manifest
+from sandseal_signing.manifest import Manifest, parse_manifest, render_manifest
+from sandseal_signing.stage import Limits, StageSpec
 from sandseal_signing.statement import Resource, Statement
 from sandseal_signing.trust import MaxLimits, Revoked, Rule, TrustedKey, TrustPolicy
 from sandseal_signing.verdict import Moment, State, Verdict, judge

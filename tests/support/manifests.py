@@ -35,6 +35,8 @@ def generating(**members: Any) -> Change:
 
     def change(document: dict[str, Any]) -> None:
         document["model"] |= {"inputs": [{"name": "text_input", **TEXT}], "outputs": [{"name": "text_output", **TEXT}]}
+        for stage in ("pre", "post"):
+            document.pop(stage)
         document["model"].pop("batching")
         document["generation"] = {**GENERATION, **members}
 
@@ -390,6 +392,8 @@ BAD: dict[str, Change] = {
     **_each("metadata", [], {"a": 1}, {"a": "x" * 4097}),
     "generation beside a graph's own tensors": _set("generation", GENERATION),
     **_each("generation", None, False, [], {}, {"tokenizer": "t.json"}, {"context": 1}),
+    "generation with a pre stage": lambda document: (generating()(document), document.update(pre=PRE)),
+    "generation with a post stage": lambda document: (generating()(document), document.update(post=POST)),
     **{f"variants {given!a}": variants(*given) for given in _NOT_VARIANTS},
     **{f"generation {given}": generating(**given) for given in _NOT_GENERATION},
     **_each("model.state", None, {}, [1], [{}], [{"input": "t"}], [{"input": "", "output": "u"}]),
