@@ -8,27 +8,23 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 from sandseal_host.errors import ModelInvalid, OperatorError
 from sandseal_host.registry.load_view import Bound
 from sandseal_host.runtime.decoder import Decoder
-from sandseal_host.runtime.decoder_signature import DecoderSignature
+from sandseal_host.runtime.decoder_signature import DecoderSignature, check_tokens
 from sandseal_host.runtime.device import Device, DeviceKind
 from sandseal_host.runtime.devices import Devices
 from sandseal_host.runtime.ledger import MemoryLedger
 from sandseal_host.runtime.memory import spare_memory
 from sandseal_host.runtime.replicas import Replicas
 from sandseal_host.runtime.session import Session
-from sandseal_host.runtime.variants import fitting
+from sandseal_host.runtime.variants import every, file_bytes, fitting
 from sandseal_host.sandbox.compiler import Compiler
-from sandseal_host.sandbox.engine import SandboxEngine
 from sandseal_host.sandbox.logits import logits_assets
-from sandseal_host.sandbox.pool import StagePool
+from sandseal_host.sandbox.runners import StageRunner, StageRunners
 from sandseal_host.sandbox.statistics import PluginStatistics
 from sandseal_host.sandbox.text import TextFiles, TextLimits, TextWorker
-from sandseal_host.sandbox.workers.plugin import WorkerPlugin
-from sandseal_host.sandbox.workers.stage import WorkerStage
 from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.serving.cache import ModelCache, ResponseCache
 from sandseal_host.serving.generation.constraint import LogitsStage
@@ -44,7 +40,8 @@ from sandseal_host.serving.sequences import Sequences
 from sandseal_host.settings import Settings
 from sandseal_host.stages import LoadStage, LoadStages, apart
 from sandseal_signing.generation import GenerationSpec
-from sandseal_signing.manifest import Manifest, StageSpec
+from sandseal_signing.manifest import Manifest
+from sandseal_signing.stage import StageSpec
 from sandseal_signing.variants import VariantSpec
 
 _log = logging.getLogger(__name__)
@@ -66,7 +63,7 @@ class BuiltDecoder(NamedTuple):
 
     decoder: Decoder
     text: Text
-    logits: StagePool | WorkerStage | None
+    logits: StageRunner | None
 
 
 Built = BuiltModel | BuiltDecoder
@@ -78,8 +75,7 @@ class Loader:
     Args:
         settings: tighten what bundles are signed for, never widen it.
         device: used instead of those that the settings name.
-        pooling, compiler: see `SandboxEngine`.
-        workers: run the plugins; None = threads of this process do.
+        pooling, compiler, workers: see `StageRunners`.
         rules: how models are batched and queued; None = as the settings alone say.
         progress: called with the name of each model file and plugin before it is looked at.
 
@@ -104,9 +100,13 @@ class Loader:
         self._devices.check()
         self.ledger = MemoryLedger(self._devices, settings.memory_watermark)
         self.cache = ResponseCache(settings.cache_mib << 20) if settings.cache_mib else None
-        self._workers = workers
-        self._engine = SandboxEngine(pooling=pooling if workers is None else False, compiler=compiler)
-        self._runners: WeakValueDictionary[tuple[str, str, str], StagePool | WorkerStage] = WeakValueDictionary()
+        self._runners = StageRunners(
+            pooling=pooling,
+            compiler=compiler,
+            workers=workers,
+            threads=settings.plugin_threads,
+            max_waiting=_STAGE_QUEUES * settings.max_queue,
+        )
         self._progress = progress
 
     def vet(self, manifest: Manifest, files: Mapping[str, bytes], folder: Path | None = None) -> None:
@@ -120,15 +120,18 @@ class Loader:
             ModelInvalid, PluginError, OperatorError: why not.
         """
         devices = self._devices.choose()
-        for variant in fitting(manifest.model, self._devices.kind):
+        fitting(manifest.model, self._devices.kind)
+        for variant in every(manifest.model):  # those for other devices too: the operator may give the host another one
             if manifest.generation is None:
                 _close(self._build(manifest, files, folder, devices, (variant,)))
             else:
-                self._decoder(manifest, manifest.generation, variant, files, folder, devices[0], _TRIAL).close()
+                spec = manifest.generation
+                with self._decoder(manifest, spec, variant, files, folder, devices[0], _TRIAL) as decoder:
+                    check_tokens(spec, decoder.vocab)
         if manifest.generation is not None:
             from sandseal_host.sandbox.text.texts import Texts  # reads it here, where only a vetting child should
 
-            texts = Texts(_text_files(manifest.generation, files))
+            texts = Texts(TextFiles.of(manifest.generation, files))
             logits = self._logits(manifest, manifest.generation, texts.tokens, texts.special, files)
             if logits is not None:
                 logits.close()
@@ -199,18 +202,17 @@ class Loader:
         return Sequences(manifest.name, manifest.model, idle_s=settings.sequence_idle_s, most=settings.max_sequences)
 
     def plugin_statistics(self) -> Iterator[tuple[Mapping[str, str], PluginStatistics]]:
-        """What the plugins of loaded models did, labelled with model, version and stage."""
-        for (model, version, stage), runner in list(self._runners.items()):
-            yield {"model": model, "version": version, "stage": stage}, runner.plugin_statistics()
+        """See `StageRunners.statistics`."""
+        return self._runners.statistics()
 
     def close(self) -> None:
         """Stop the sandbox engine; the models built here must be unloaded before."""
-        self._engine.close()
+        self._runners.close()
 
     async def _build_in_room(self, bundle: Bound, stages: LoadStages) -> Built:
         manifest = bundle.manifest
         variants = fitting(manifest.model, self._devices.kind, self._rules.precision(manifest.name))
-        need = await asyncio.to_thread(_weights, variants[0], bundle.files, bundle.folder)
+        need = await asyncio.to_thread(file_bytes, variants[0], bundle.files, bundle.folder)
         if manifest.generation is not None:
             need += await asyncio.to_thread(self._slots, manifest, manifest.generation, variants[0], bundle.files)
         devices = await asyncio.to_thread(self._devices.choose, self._settings.replicas)
@@ -324,7 +326,7 @@ class Loader:
             undo.callback(decoder.close)
             enter(LoadStage.LOADING)
             limits = TextLimits(memory_mib=self._settings.plugin_memory_mib)
-            texts = undo.enter_context(TextWorker(manifest.name, _text_files(spec, files), limits))
+            texts = undo.enter_context(TextWorker(manifest.name, TextFiles.of(spec, files), limits))
             logits = self._logits(manifest, spec, texts.tokens, texts.special, files)
             undo.pop_all()
         return BuiltDecoder(decoder, Text(texts, spec.add_bos), logits)
@@ -369,7 +371,7 @@ class Loader:
         tokens: Sequence[bytes],
         special: Collection[int],
         files: Mapping[str, bytes],
-    ) -> StagePool | WorkerStage | None:
+    ) -> StageRunner | None:
         if manifest.logits is None:
             return None
         made = logits_assets(tokens, special, spec.stop_ids)
@@ -382,38 +384,14 @@ class Loader:
 
     def _runner(
         self, manifest: Manifest, stage: str, spec: StageSpec, files: Mapping[str, bytes], made: Mapping[str, bytes]
-    ) -> StagePool | WorkerStage:
+    ) -> StageRunner:
         """What runs a stage's plugin, which can read what it lists, and what is made for it."""
         self._progress(spec.plugin)
-        runner = self._plugin(
-            spec, f"{manifest.name}/{spec.plugin}", files[spec.plugin], {n: files[n] for n in spec.assets} | {**made}
-        )
-        self._runners[manifest.name, str(manifest.version), stage] = runner
-        return runner
-
-    def _plugin(self, spec: StageSpec, label: str, wasm: bytes, assets: Mapping[str, bytes]) -> StagePool | WorkerStage:
-        if self._workers is None:
-            plugin = self._engine.compile(wasm, spec, assets=assets, label=label)
-            return StagePool(
-                plugin, self._settings.plugin_threads, max_waiting=_STAGE_QUEUES * self._settings.max_queue
-            )
-        code = self._engine.code(wasm, label)  # which is run in workers alone
-        sealed = WorkerPlugin(label, spec, wasm, code, assets)
-        return WorkerStage(self._workers, sealed, max_waiting=_STAGE_QUEUES * self._settings.max_queue)
+        assets = {name: files[name] for name in spec.assets} | {**made}
+        return self._runners.make(manifest.name, manifest.version, stage, spec, files[spec.plugin], assets)
 
 
 def _close(built: Built) -> None:
     for part in built:
         if part is not None:
             part.close()
-
-
-def _text_files(spec: GenerationSpec, files: Mapping[str, bytes]) -> TextFiles:
-    template = files[spec.chat_template] if spec.chat_template else None
-    return TextFiles(files[spec.tokenizer], template, spec.add_bos, next(iter(spec.stop_ids), None))
-
-
-def _weights(variant: VariantSpec, files: Mapping[str, bytes], folder: Path | None) -> int:
-    """Bytes that a model takes at least: those of its graph and weights."""
-    outside = [(folder / name).stat().st_size if folder else len(files[name]) for name in variant.external_data]
-    return len(files[variant.file]) + sum(outside)

@@ -60,7 +60,11 @@ class Settings(BaseSettings):
     cache_mib: int = Field(
         0, ge=0, description="MiB of answers that are kept, of models whose bundle lets it; 0: none."
     )
-    max_sequences: int = Field(1024, ge=1, description="Sequences that may be open at once, for one model.")
+    max_sequences: int = Field(
+        1024,
+        ge=1,
+        description="Sequences that may be open at once, for one model, three quarters of them by one tenant.",
+    )
     sequence_idle_s: float = Field(
         60.0, gt=0, description="Seconds after which a sequence that nobody goes on with is forgotten."
     )

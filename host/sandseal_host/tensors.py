@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sandseal_host.errors import RequestInvalid
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,10 @@ from sandseal_signing.errors import ProofInvalid, SealTruncated
 from sandseal_signing.keys import PrivateKey
 from sandseal_signing.logentry import Kind, LogEntry, Subject
 from sandseal_signing.logproof import LogProof
-from sandseal_signing.manifest import DataType, Manifest, ModelSpec, TensorSpec
+from sandseal_signing.manifest import Manifest, ModelSpec
 from sandseal_signing.merkle import MerkleTree, consistency_proof, inclusion_proof, leaf_hash
 from sandseal_signing.note import VerifierKey
+from sandseal_signing.tensor import DataType, TensorSpec
 from sandseal_signing.variants import Precision
 
 Run = Callable[[Request], tuple[Tensor, ...]]

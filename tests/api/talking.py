@@ -13,15 +13,8 @@ from sandseal_host.serving.generation.stops import StopStrings
 from sandseal_host.serving.generation.stream import BUFFER, Stream
 from sandseal_host.serving.generation.vocabulary import Vocabulary
 from sandseal_signing.generation import GenerationSpec
-from sandseal_signing.manifest import (
-    LOGITS_INPUTS,
-    LOGITS_OUTPUTS,
-    TEXT_INPUT,
-    TEXT_OUTPUT,
-    Manifest,
-    ModelSpec,
-    StageSpec,
-)
+from sandseal_signing.manifest import TEXT_INPUT, TEXT_OUTPUT, Manifest, ModelSpec
+from sandseal_signing.stage import LOGITS_INPUTS, LOGITS_OUTPUTS, StageSpec
 
 VOCABULARY = Vocabulary([bytes([i]) for i in range(256)], special=[0])
 

@@ -7,7 +7,7 @@ from api.double import HostDouble, ModelDouble, ModelsDouble, manifest, spec
 from api.test_infer import refused
 from api.web import Web
 from sandseal_host.tensors import Tensor, pack_bytes, unpack_bytes
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 
 def test_one_bytes_element(client, host):

@@ -7,7 +7,7 @@ from api.double import spec
 from sandseal_host.api.classification import check_classes, classify
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import KINDS, Tensor, unpack_bytes
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 
 def classes(values, dtype="FP32", k=2, *, batched=True):

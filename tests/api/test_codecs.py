@@ -20,7 +20,7 @@ from sandseal_host.api.terms import Terms
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
 from sandseal_host.serving.request import STANDARD, Response
 from sandseal_host.tensors import KINDS, Tensor, pack_bytes
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 bounded = settings(max_examples=50, deadline=None)
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)

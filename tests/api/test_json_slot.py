@@ -11,7 +11,8 @@ from sandseal_host.api.request_decoder import RequestDecoder
 from sandseal_host.api.terms import Terms
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.serving.request import STANDARD
-from sandseal_signing.manifest import DataType, Manifest, ModelSpec, TensorSpec
+from sandseal_signing.manifest import Manifest, ModelSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 SPEC = TensorSpec("x", DataType.FP32, ("batch", 2))
 MANIFEST = Manifest("m", 1, ModelSpec("m.onnx", (SPEC,), (SPEC,)))

@@ -11,7 +11,7 @@ from sandseal_host.api.response_encoder import ResponseEncoder
 from sandseal_host.api.terms import Terms
 from sandseal_host.serving.request import STANDARD, Response
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 WIDE = 50_000  # FP32: more than is joined
 MODEL = identity("wide", "FP32", "batch", "n")

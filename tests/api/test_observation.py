@@ -140,4 +140,8 @@ def test_who_may(host):
             assert auditor.get(path).status_code == 200
             assert auditor.post(path, json={}).status_code == 403
             assert caller.get(path).status_code == 403
+            assert narrow.get(path).status_code == 200
+            refused = narrow.post(path, json={})
+            assert (refused.status_code, refused.json()["code"]) == (403, "not_permitted")
+            assert "all models" in refused.json()["error"]
         assert narrow.get("/v2/models/identity/trace/setting").status_code == 404

@@ -87,6 +87,13 @@ class TestLog:
         assert good["bundle"] == host.models.get("wide", None).bundle_id
         assert [bad[fact] for fact in ("request_id", "status", "verdict")] == ["", 400, "request_invalid"]
 
+    def test_an_id_in_a_body_puts_nothing_on_a_terminal(self, lines):
+        host = observed(log_requests="all")
+        with Web(host.app, "root") as client:
+            content = JSON.replace(b"own", b"a\\u001b]0;b\\n\\u2028c")
+            assert client.post("/v2/models/wide/infer", content=content).status_code == 200
+        assert lines()[-1]["request_id"] == "a]0;bc"
+
     def test_nobody_looks_unless_settings_say_so(self, lines):
         host = observed()
         assert host.app.endpoint.edge.observer is None
@@ -124,6 +131,19 @@ class TestProfiles:
             document = client.get(f"/v1/profiles/{entry['id']}").json()
             assert document["profiles"][0]["type"] == "sampled"
             assert client.get("/v1/profiles/99").status_code == 404
+        host.observers.close()
+
+    def test_of_models_that_a_token_may_not_see_are_not_there(self):
+        host = observed(profile_slower_s=0.001)
+        profiles = host.observers.profiles
+        profiles(finished(seconds=0.5))
+        until = time.monotonic() + 20
+        while not profiles.profiles():
+            assert time.monotonic() < until
+        (kept,) = profiles.profiles()
+        with Web(host.app, "narrow") as client:
+            assert client.get("/v1/profiles").json()["profiles"] == []
+            assert client.get(f"/v1/profiles/{kept.id}").status_code == 404
         host.observers.close()
 
     def test_none_where_it_is_off(self, client):

@@ -112,6 +112,15 @@ def test_a_model_that_crashes_onnx_runtime():
     assert error.data["status"] == -signal.SIGFPE
 
 
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="another processor divides without a trap")
+@pytest.mark.parametrize("device", [{}, {"requires": "cuda"}], ids=["any device", "another device"])
+def test_a_variant_that_crashes_onnx_runtime(device):
+    model, variant = doubling(1), {"precision": "INT8", "file": "int8.onnx", **device}
+    members = {**described(model), "variants": [variant]}
+    error = refused(bundle(model, {"int8.onnx": crashing().data}, model=members), ModelInvalid)
+    assert error.message == "'int8.onnx' crashed ONNX Runtime with signal 8 (SIGFPE) during the warm-up"
+
+
 def test_a_model_that_never_ends_uses_up_its_processor_time():
     error = refused(bundle(endless()), ModelInvalid, vet_cpu_s=2)
     assert "needs more than the 2 s of processor time that vetting allows, during the warm-up" in error.message

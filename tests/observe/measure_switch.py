@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support import onnx_models
 
 INTERVALS_S = (5e-3, 1e-3, 500e-6, 200e-6, 100e-6, 50e-6)

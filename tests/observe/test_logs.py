@@ -61,7 +61,7 @@ def test_tracebacks_show_no_local_variables(stream, as_json):
 
 def test_the_level_changes_while_the_host_runs(stream):
     configure_logging(json=True, stream=stream)
-    ours, theirs, chatty = get_logger("sandseal.a"), logging.getLogger("b"), logging.getLogger("uvicorn")
+    ours, theirs, chatty = get_logger("sandseal.a"), logging.getLogger("b"), logging.getLogger("httpx")
     for level in ("info", "debug", "error", "info"):
         set_log_level(level)
         assert log_level() == level

@@ -133,6 +133,14 @@ def test_nothing_is_written_to_a_file_that_is_no_longer_there(url, tmp_path):
         write()
 
 
+def test_a_file_may_be_named_by_sqlite_s_own_kind_of_url(tmp_path):
+    file = tmp_path / "catalog.sqlite"
+    with Catalog(f"sqlite:///file:{file}?uri=true") as catalog:
+        file.unlink()
+        with pytest.raises(StoreError, match=r"catalog\.sqlite was removed"), catalog.database.writing():
+            pass
+
+
 def test_a_file_that_is_no_database_is_refused(url, tmp_path):
     (tmp_path / "catalog.db").write_bytes(b"not a database, but long enough to look at" * 100)
     with pytest.raises(StoreError, match="not a database"):

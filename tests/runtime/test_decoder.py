@@ -111,7 +111,7 @@ def test_its_figures_are_those_of_its_slots(decoding):
     statistics = decoding.statistics()
     assert statistics.buffer_bytes == 4 * decoding.slot_bytes == 4 * statistics.slot_bytes
     assert (statistics.prefills_total, statistics.decodes_total) == (1, 1)
-    assert statistics.tokens_total == 2 + 3 + 1  # two of the warm-up
+    assert statistics.tokens_total == 3 + 3 + 1  # three of the warm-up
 
 
 def test_an_id_that_is_no_token_fails_its_run_and_no_other(decoding, model):
@@ -157,3 +157,10 @@ def test_a_decoder_that_writes_elsewhere_is_refused():
     proto.graph.node.extend(helper.make_node("Identity", ["nothing"], [name]) for name in layers)
     with pytest.raises(ModelInvalid, match="does not write keys and values"):
         Decoder.open(model.spec, proto.SerializeToString(), {}, Device.parse("cpu"), slots=1, context=8)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_decoder_of_fewer_positions_than_promised_is_refused(masked):
+    with pytest.raises(ModelInvalid, match=f"does not run {CONTEXT + 1} positions: .*cos_cache") as caught:
+        opened(decoder(masked=masked), context=CONTEXT + 1)
+    assert "lower generation.context" in caught.value.hint

@@ -6,7 +6,7 @@ from onnx import helper
 
 from sandseal_host.errors import ModelInvalid
 from sandseal_host.runtime.graph import check_graph
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support import onnx_models
 
 ROW = ("batch", 4)

@@ -6,7 +6,7 @@ from sandseal_host.runtime.graph import has_control_flow
 from sandseal_host.runtime.graphed_binding import has_graph
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support import onnx_models
 from support.staged_device import staged
 

@@ -7,7 +7,7 @@ from sandseal_host.runtime.memory import DeviceMemory
 from sandseal_host.runtime.replicas import Replicas
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support import onnx_models
 from support.staged_device import StagedCpu, staged
 

@@ -11,7 +11,8 @@ from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.memory import resident_bytes, trim
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import KINDS, Tensor, pack_bytes, tensor_from_buffer, unpack_bytes
-from sandseal_signing.manifest import Batching, DataType, TensorSpec
+from sandseal_signing.manifest import Batching
+from sandseal_signing.tensor import DataType, TensorSpec
 from support import onnx_models
 
 CPU = Device.parse("cpu")

@@ -8,7 +8,7 @@ from sandseal_host.errors import ModelFailed, NotReady
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import KINDS, Tensor, tensor_from_buffer
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support import onnx_models
 from support.staged_device import StagedCpu, staged
 

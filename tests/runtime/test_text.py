@@ -4,7 +4,7 @@ import pytest
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.runtime.text import from_strings, to_strings
 from sandseal_host.tensors import Tensor, pack_bytes, unpack_bytes
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 
 def test_text_survives_both_ways():

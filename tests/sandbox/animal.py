@@ -25,7 +25,8 @@ from sandseal_host.errors import (
     PluginTimeout,
     PluginTrapped,
 )
-from sandseal_signing.manifest import StageSpec, TensorSpec
+from sandseal_signing.stage import StageSpec
+from sandseal_signing.tensor import TensorSpec
 
 SPEC = stage_spec(time_ms=50)
 

@@ -8,7 +8,8 @@ import numpy as np
 from wasmtime import wat2wasm
 
 from sandseal_host.tensors import Tensor, pack_bytes
-from sandseal_signing.manifest import DataType, Limits, StageSpec, TensorSpec
+from sandseal_signing.stage import Limits, StageSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 MEMORY = '(memory (export "memory") 2)'
 ABI = '(func (export "sandseal_abi") (result i32) (i32.const 1))'

@@ -11,7 +11,7 @@ from sandbox.guests import ALIAS, DONE, data, floats, guest, stage_spec, tensor_
 from sandseal_host.errors import PluginBadOutput, PluginOutOfMemory
 from sandseal_host.sandbox import SandboxEngine
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 OUT = "(call $out (local.get $call) (i32.const 0))"
 

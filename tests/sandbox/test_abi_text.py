@@ -11,7 +11,7 @@ from sandseal_host.sandbox.imports import FUNCTIONS, MAX_RANDOM
 from sandseal_host.sandbox.instance import MAX_REFUSAL
 from sandseal_host.sandbox.log import BURST, MAX_LINE, PER_SECOND
 from sandseal_host.tensors import KINDS
-from sandseal_signing.manifest import Limits
+from sandseal_signing.stage import Limits
 
 TEXT = (Path(__file__).parents[2] / "sdk/abi/abi-v1.md").read_text()
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if line.startswith("|")]

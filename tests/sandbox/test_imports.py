@@ -10,7 +10,7 @@ from sandseal_host.errors import PluginTrapped
 from sandseal_host.sandbox import SandboxEngine
 from sandseal_host.sandbox.imports import FUNCTIONS, MAX_RANDOM, OURS, WASI
 from sandseal_host.sandbox.log import BURST, MAX_LINE, GuestLog
-from sandseal_signing.manifest import IMPORTS
+from sandseal_signing.stage import IMPORTS
 
 LOG = '(import "sandseal" "log" (func $log (param i32 i32 i32)))'
 NOW = '(import "sandseal" "now" (func $now (result i64)))'

@@ -20,7 +20,7 @@ from sandbox.guests import ALLOC, DONE, ECHO, X, floats, guest, stage_spec, tens
 from sandseal_host.errors import InputRefused, NotReady, PluginTrapped, QueueFull, RequestInvalid
 from sandseal_host.sandbox import MAX_INSTANCES, Plugin, SandboxEngine
 from sandseal_host.tensors import KINDS, Tensor, unpack_bytes
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 # Counts its own calls in a global and in memory; every call must find both at zero.
 COUNTER = f"""

@@ -30,7 +30,7 @@ from sandseal_host.sandbox.workers.protocol import (
 )
 from sandseal_host.sandbox.workers.region import PAGE, Region, SlotLayout
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="sandbox workers need Linux")
 

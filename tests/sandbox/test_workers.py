@@ -26,7 +26,7 @@ from sandseal_host.errors import (
 )
 from sandseal_host.sandbox import SandboxEngine
 from sandseal_host.tensors import Tensor, unpack_bytes
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 SPIN = guest(f"(loop $l (br $l)) {DONE}")
 LOG = '(import "sandseal" "log" (func $log (param i32 i32 i32)))'

@@ -13,7 +13,7 @@ from typing import Any
 from sandbox.guests import guest, stage_spec
 from sandseal_host.sandbox import SandboxEngine, WorkerPlugin, Workers, WorkerStage
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import StageSpec
+from sandseal_signing.stage import StageSpec
 
 
 class WorkerHost:

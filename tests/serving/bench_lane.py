@@ -20,7 +20,7 @@ from sandseal_host.serving.lane import INLINE_BELOW_S, Lane
 from sandseal_host.serving.request import STANDARD, Request
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support import onnx_models
 
 REQUESTS, ROUNDS = 16_000, 5

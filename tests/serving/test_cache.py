@@ -10,7 +10,7 @@ from sandseal_host.errors import ModelFailed, Revoked
 from sandseal_host.serving.cache import ModelCache, ResponseCache, request_key
 from sandseal_host.serving.request import BATCH, Request, Response
 from sandseal_host.tensors import Tensor, tensor_from_buffer
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.serving import Doubler, Stage, ready_model, request, tensor
 
 
@@ -105,6 +105,11 @@ class TestBounds:
         for _ in range(3):
             cache.keep("t", b"a", "bundle", self.outputs())
         assert cache.statistics().bytes == 1536
+
+    def test_each_tensor_takes_more_than_its_data(self):
+        cache = ResponseCache(1 << 20)
+        cache.keep("t", b"a", "bundle", 32 * self.outputs(0))
+        assert cache.statistics().bytes >= 32 * 512
 
     def test_a_bundles_answers_are_dropped(self):
         cache = ResponseCache(32 << 10)

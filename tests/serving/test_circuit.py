@@ -20,7 +20,8 @@ from sandseal_host.errors import (
 from sandseal_host.serving.circuit import Circuit, CircuitSettings, CircuitState
 from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType, StageSpec, TensorSpec
+from sandseal_signing.stage import StageSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 from support.serving import manifest, ready_model, request, tensor
 
 SETTINGS = CircuitSettings(failures=3, pause_s=1.0, longest_pause_s=4.0)

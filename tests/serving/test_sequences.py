@@ -3,19 +3,30 @@
 import asyncio
 import threading
 from collections.abc import Sequence as Rows
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sandseal_host.errors import DeadlineExpired, ModelFailed, QueueFull, RequestInvalid, Revoked, SequencesFull
+from sandseal_host.errors import (
+    DeadlineExpired,
+    ModelFailed,
+    PluginTrapped,
+    QueueFull,
+    RequestInvalid,
+    Revoked,
+    SequencesFull,
+)
 from sandseal_host.serving.model import Model
 from sandseal_host.serving.request import STANDARD, Request, Step
-from sandseal_host.serving.sequences import Sequences
+from sandseal_host.serving.sequences import Sequence, Sequences
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import Batching, DataType, Manifest, ModelSpec, StageSpec, TensorSpec
+from sandseal_signing.manifest import Batching, Manifest, ModelSpec
+from sandseal_signing.stage import StageSpec
 from sandseal_signing.state import StateSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 from support.clock import Clock
 from support.serving import NEVER, Doubler, Handle, Stage, ready_model, tensor
 
@@ -157,6 +168,27 @@ class TestSteps:
         assert await ask(model, 2) == 3
 
     @on_a_loop
+    async def test_whose_post_stage_fails_leave_the_state(self):
+        def fussy(y):
+            if (y == 14).any():
+                raise PluginTrapped("unlucky")
+            return y
+
+        model = adding(post=Stage(fussy, "y"))
+        await ask(model, 1, start=True)
+        with pytest.raises(PluginTrapped):
+            await ask(model, 13)
+        await model.infer(step(9, rows=0))
+        assert await ask(model, 2) == 3
+
+    @on_a_loop
+    async def test_of_more_rows_than_a_run_takes_make_no_states(self):
+        wide = TensorSpec("sum", DataType.FP32, ("batch", 1 << 30))
+        spec = replace(SPEC, inputs=(wide, *SPEC.inputs[1:]))
+        with pytest.raises(RequestInvalid, match="1 to 8 at once"):
+            Sequence(spec).feed(step(1, rows=1 << 20))
+
+    @on_a_loop
     async def test_that_are_given_up_leave_the_state(self):
         gate = threading.Event()
         gate.set()
@@ -231,6 +263,24 @@ class TestLife:
         assert (statistics.open, statistics.begun_total, statistics.expired_total) == (1, 2, 1)
 
     @on_a_loop
+    async def test_one_is_forgotten_though_a_slower_one_began_before_it(self):
+        clock, gate = Clock(), threading.Event()
+        runner = Adder(max_rows=8, gate=gate)
+        model = adding(runner, clock=clock)
+        slow = asyncio.create_task(ask(model, 1, "slow", start=True))
+        await asyncio.to_thread(runner.started.wait, 10)
+        quick = asyncio.create_task(ask(model, 1, "quick", start=True, deadline=asyncio.get_running_loop().time()))
+        with pytest.raises(DeadlineExpired):
+            await quick
+        clock.now += 9
+        gate.set()
+        await slow
+        clock.now += 2
+        with pytest.raises(RequestInvalid, match="left alone"):
+            await ask(model, 1, "quick")
+        assert await ask(model, 1, "slow") == 2
+
+    @on_a_loop
     async def test_one_is_forgotten_though_nobody_asks(self):
         model = adding(idle_s=0.05)
         await ask(model, 1, start=True)
@@ -257,7 +307,7 @@ class TestLife:
     @on_a_loop
     async def test_no_more_are_open_than_may_be(self):
         clock = Clock()
-        model = adding(most=2, clock=clock)
+        model = adding(most=3, clock=clock)
         for name in "ab":
             await ask(model, 1, name, start=True)
         with pytest.raises(SequencesFull) as caught:
@@ -268,6 +318,17 @@ class TestLife:
         await ask(model, 1, "c", start=True)
         statistics = model.statistics().sequences
         assert (statistics.open, statistics.ended_total, statistics.refused_total) == (2, 1, 1)
+
+    @on_a_loop
+    async def test_no_tenant_takes_every_place(self):
+        model = adding(most=4)
+        for name in "abc":
+            await ask(model, 1, name, start=True)
+        with pytest.raises(SequencesFull):
+            await ask(model, 1, "d", start=True)
+        await ask(model, 1, "a", start=True, tenant="u")
+        with pytest.raises(SequencesFull):
+            await ask(model, 1, "b", start=True, tenant="u")
 
     @on_a_loop
     async def test_revoking_ends_them(self):

@@ -25,10 +25,15 @@ def account(prepared: Prepared, headers: Mapping[bytes, bytes], own_id: str, **f
         model=manifest.name,
         version=manifest.version,
         bundle=prepared.bundle,
-        request_id=own_id[:_MAX_ID] if given is None else given.decode(),
+        request_id=_visible(own_id) if given is None else given.decode(),
         traceparent=headers.get(b"traceparent", b"").decode("latin-1"),
         **facts,
     )
+
+
+def _visible(own_id: str) -> str:
+    """What of it can stand in a line of the log, which a terminal may show."""
+    return "".join(each for each in own_id[:_MAX_ID] if each.isprintable())
 
 
 def verdict(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import KINDS, Tensor, check_bytes_elements
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 
 @dataclass(frozen=True, slots=True)

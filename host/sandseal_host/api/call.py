@@ -4,7 +4,8 @@ from fnmatch import fnmatchcase
 
 from sandseal_host.api.errors import MediaTypeWrong
 from sandseal_host.errors import UnsupportedRequest
-from sandseal_signing.manifest import DataType, Manifest
+from sandseal_signing.manifest import Manifest
+from sandseal_signing.tensor import DataType
 
 # What curl says of any --data-binary body, and what says nothing: the manifest has no opinion on these.
 _UNTOLD = ("", "application/octet-stream", "application/x-www-form-urlencoded")

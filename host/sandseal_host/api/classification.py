@@ -13,7 +13,7 @@ from sandseal_host.api.inference import Plan
 from sandseal_host.api.json_tensor import from_bf16
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import Tensor, pack_bytes
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 
 def check_classes(spec: TensorSpec, classes: int) -> int:

@@ -21,7 +21,7 @@ _OFF, _ON = ["OFF"], ["TIMESTAMPS"]
 
 
 def add_observation_routes(control: FastAPI, models: Models, observers: Observers, door: Doorkeeper) -> None:
-    """Add /v2/logging and /v2/trace/setting, for operators; auditors may look; all models have the host's."""
+    """Add /v2/logging and /v2/trace/setting, for operators of all models; auditors may look; models have the host's."""
     readers, operator = permit(door, Scope.AUDIT, Scope.OPERATE), permit(door, Scope.OPERATE)
 
     @control.get("/v2/logging", summary="What is logged")
@@ -29,7 +29,8 @@ def add_observation_routes(control: FastAPI, models: Models, observers: Observer
         return logging_settings(log_level())
 
     @control.post("/v2/logging", summary="Log more or less", openapi_extra=DOCUMENT_BODY)
-    async def set_logging(request: Request, _: Annotated[Grant, operator]) -> dict[str, Any]:
+    async def set_logging(request: Request, grant: Annotated[Grant, operator]) -> dict[str, Any]:
+        grant.need_all_models()
         set_log_level(read_level(await read_document(request), log_level()))
         return logging_settings(log_level())
 
@@ -38,7 +39,8 @@ def add_observation_routes(control: FastAPI, models: Models, observers: Observer
         return trace_settings(observers.traced_share)
 
     @control.post("/v2/trace/setting", summary="Trace more or less", openapi_extra=DOCUMENT_BODY)
-    async def set_trace(request: Request, _: Annotated[Grant, operator]) -> dict[str, Any]:
+    async def set_trace(request: Request, grant: Annotated[Grant, operator]) -> dict[str, Any]:
+        grant.need_all_models()
         observers.trace(read_share(await read_document(request), observers.traced_share))
         return trace_settings(observers.traced_share)
 
@@ -107,7 +109,9 @@ def read_share(wanted: Mapping[str, Any], share: float | None) -> float:
 def _changed(settings: Mapping[str, Any], wanted: Mapping[str, Any], fixed: Mapping[str, str]) -> Mapping[str, Any]:
     for name, value in wanted.items():
         if name not in settings:
-            raise RequestInvalid(f"there is no setting {name[:80]!r}", hint=f"there are {[*settings]}", setting=name)
+            raise RequestInvalid(
+                f"there is no setting {name[:80]!r}", hint=f"there are {', '.join(settings)}", setting=name
+            )
         if type(value) is not type(settings[name]):
             kind = type(settings[name]).__name__
             raise RequestInvalid(f"setting {name!r} takes a value of type {kind}", setting=name)

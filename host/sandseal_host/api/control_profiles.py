@@ -41,17 +41,21 @@ def add_profile_routes(control: FastAPI, profiles: SlowProfiles | None, door: Do
     operators = permit(door, Scope.OPERATE)
 
     @control.get("/v1/profiles", summary="Profiles of slow requests")
-    def show(_: Annotated[Grant, operators]) -> ProfileList:
+    def show(grant: Annotated[Grant, operators]) -> ProfileList:
         if profiles is None:
             return ProfileList(threshold_s=None, profiles=[])
-        return ProfileList(threshold_s=profiles.threshold_s, profiles=[_entry(kept) for kept in profiles.profiles()])
+        return ProfileList(threshold_s=profiles.threshold_s, profiles=[_entry(kept) for kept in _seen(profiles, grant)])
 
     @control.get("/v1/profiles/{number}", summary="One of them, as speedscope reads it", response_class=Response)
-    def fetch(_: Annotated[Grant, operators], number: int) -> Response:
-        for kept in profiles.profiles() if profiles else ():
+    def fetch(grant: Annotated[Grant, operators], number: int) -> Response:
+        for kept in _seen(profiles, grant) if profiles else ():
             if kept.id == number:
                 return Response(kept.document, media_type="application/json")
         raise RouteUnknown(f"there is no profile {number}", hint="GET /v1/profiles lists those that are kept")
+
+
+def _seen(profiles: SlowProfiles, grant: Grant) -> list[Profile]:
+    return [kept for kept in profiles.profiles() if grant.sees(kept.request.model)]
 
 
 def _entry(kept: Profile) -> ProfileEntry:

@@ -14,7 +14,7 @@ from sandseal_host.api.signature import Signature, read_shape
 from sandseal_host.api.terms import Terms, read_terms
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import TensorSpec
+from sandseal_signing.tensor import TensorSpec
 
 
 def read_generate(document: JsonObject, signature: Signature, default: Terms) -> Inference:

@@ -62,5 +62,17 @@ class Grant:
         if not self.sees(model):
             raise ModelUnknown(f"there is no model {model[:128]!r}", model=model[:128])
 
+    def need_all_models(self) -> None:
+        """Check that the grant sees every model, as what is asked for is about all of them.
+
+        Raises:
+            NotPermitted: it does not.
+        """
+        if self.models != "*":
+            raise NotPermitted(
+                f"this is about all models; the token {self.name!r} reaches {self.models!r} only",
+                hint="use a token for all models",
+            )
+
 
 ANONYMOUS = Grant("anonymous", frozenset({Scope.INFER}), tenant="anonymous")

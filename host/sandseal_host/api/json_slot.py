@@ -11,7 +11,7 @@ import orjson
 
 from sandseal_host.api.json_tensor import tensor_from_json
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import TensorSpec
+from sandseal_signing.tensor import TensorSpec
 
 _DATA = b'"data":'
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sandseal_host.api.settings import NonFinite
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import KINDS, Tensor, pack_bytes, unpack_bytes
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _NESTED = {list}
 _LITERALS = {"nan": b"NaN", "inf": b"Infinity", "-inf": b"-Infinity"}

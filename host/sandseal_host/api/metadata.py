@@ -7,7 +7,7 @@ from typing import Any
 from sandseal_host.api.answer import Answer, json_answer
 from sandseal_host.api.ports import HostState, LiveModel, ModelEntry
 from sandseal_host.errors import Busy
-from sandseal_signing.manifest import TensorSpec
+from sandseal_signing.tensor import TensorSpec
 
 EXTENSIONS = (
     "binary_tensor_data",

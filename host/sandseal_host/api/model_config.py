@@ -7,8 +7,9 @@ from sandseal_host.api.ports import LiveModel
 from sandseal_host.serving.request import CLASSES
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.versions import VersionPolicy
-from sandseal_signing.manifest import DataType, ModelSpec, TensorSpec
+from sandseal_signing.manifest import ModelSpec
 from sandseal_signing.state import StateSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 
 def model_config(model: LiveModel, versions: VersionPolicy, default_class: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 _PARAMETERS = {"type": ["object", "null"], "additionalProperties": {"type": ["boolean", "number", "string"]}}
 _SHAPE = {"type": "array", "items": {"type": "integer", "minimum": 0}}

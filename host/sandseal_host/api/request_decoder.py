@@ -21,7 +21,8 @@ from sandseal_host.api.signature import Signature, check_type, read_shape
 from sandseal_host.api.terms import Terms, read_terms
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
 from sandseal_host.tensors import Tensor, check_shape
-from sandseal_signing.manifest import Manifest, TensorSpec
+from sandseal_signing.manifest import Manifest
+from sandseal_signing.tensor import TensorSpec
 
 T = TypeVar("T")
 

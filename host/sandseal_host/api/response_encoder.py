@@ -16,7 +16,8 @@ from sandseal_host.api.json_tensor import json_from_tensor
 from sandseal_host.api.settings import NonFinite
 from sandseal_host.serving.request import Response
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType, Manifest
+from sandseal_signing.manifest import Manifest
+from sandseal_signing.tensor import DataType
 from sandseal_signing.variants import Precision
 
 _MAX_ENTRIES = 1024
@@ -69,11 +70,12 @@ class ResponseEncoder:
         start = b'{"id":%b,' % orjson.dumps(plan.id) if plan.id else b"{"
         head = b'%b%b,%b"outputs":[%b]}' % (start, self._names, self._told, b",".join(entries))
         timing = (b"server-timing", server_timing(response.timings))
-        if not any(data.nbytes for data in tail):
+        size = sum([data.nbytes for data in tail])
+        if not size:
             return Answer(200, head, (JSON_TYPE, self._bundle, timing))
         length = (b"inference-header-content-length", b"%d" % len(head))
         headers = (BINARY_TYPE, length, self._bundle, timing)
-        if sum(data.nbytes for data in tail) > _JOINED_BYTES and all(map(_alone, tail)):
+        if size > _JOINED_BYTES and all(map(_alone, tail)):
             return Answer(200, head, headers, tuple(data.reshape(-1).view(np.uint8).data for data in tail))
         return Answer(200, b"".join((head, *tail)), headers)
 

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import check_shape
-from sandseal_signing.manifest import MAX_RANK, Manifest, TensorSpec
+from sandseal_signing.manifest import Manifest
+from sandseal_signing.tensor import MAX_RANK, TensorSpec
 
 T = TypeVar("T")
 

@@ -88,10 +88,11 @@ class _DatabaseFile:
     @classmethod
     def of(cls, engine: Engine) -> "_DatabaseFile | None":
         """The file of an engine that is connected; None where there is none."""
-        if engine.dialect.name != "sqlite" or engine.url.database in (None, "", ":memory:"):
+        if engine.dialect.name != "sqlite":
             return None
-        path = Path(str(engine.url.database)).absolute()
-        return cls(path, cls._identity(path))
+        with engine.connect() as connection:  # what SQLite makes of the URL, which may be one of its own in another
+            name = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
+        return cls(Path(name), cls._identity(Path(name))) if name else None
 
     def require(self, *_: object) -> None:
         """Check that it is still there.

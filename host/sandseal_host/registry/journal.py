@@ -39,4 +39,8 @@ class LoggedJournal:
 
 def _shown(part: Subject | Detail) -> str:
     values = ((name, getattr(part, name)) for name in part.__slots__)
-    return " ".join(f"{name}={value}" for name, value in values if value not in (None, ()))
+    return " ".join(f"{name}={_text(value)}" for name, value in values if value not in (None, ()))
+
+
+def _text(value: object) -> str:
+    return ",".join(str(item) for item in value) if isinstance(value, tuple) else str(value)

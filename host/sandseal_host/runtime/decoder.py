@@ -17,7 +17,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.capi import _pybind_state as ort
 
-from sandseal_host.errors import ModelInvalid, NotReady
+from sandseal_host.errors import ModelFailed, ModelInvalid, NotReady
 from sandseal_host.runtime.decoder_signature import PAST, PRESENT, SIDES, DecoderSignature
 from sandseal_host.runtime.decoder_slots import Kv, Slots, make_slots
 from sandseal_host.runtime.device import Device
@@ -309,8 +309,15 @@ class Decoder:
         return io
 
     def _warm_up(self, spec: ModelSpec, handle: onnxruntime.RunOptions) -> None:
-        """Run two positions of one sequence: allocates what runs need, and shows whether they stay in the slot."""
+        """Run the first two positions and the last: allocates what runs need, and shows that all stays in the slot."""
         for position in range(min(2, self.context)):
             self._run(0, np.zeros((1, 1), np.int64), np.array([position], np.int64), handle)
         if not self.save(0, 1).data.any():
             raise ModelInvalid(f"{spec.file} does not write keys and values to where the past ones lie")
+        try:
+            self._run(0, np.zeros((1, 1), np.int64), np.array([self.context - 1], np.int64), handle)
+        except ModelFailed as error:  # it would take all that are in a run with it along
+            raise ModelInvalid(
+                f"{spec.file} does not run {self.context} positions: {error.message}",
+                hint="lower generation.context in bundle.json to what the graph has",
+            ) from error

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from sandseal_host.errors import ModelInvalid
+from sandseal_signing.generation import GenerationSpec
 from sandseal_signing.manifest import ModelSpec
 
 PAST, PRESENT = "past_key_values.{}.{}", "present.{}.{}"
@@ -77,6 +78,22 @@ class DecoderSignature:
     def slot_bytes(self, context: int) -> int:
         """Bytes of the keys and values of a sequence of so many positions."""
         return 2 * self.layers * self.kv_heads * context * self.head * self.dtype.itemsize
+
+
+def check_tokens(spec: GenerationSpec, vocab: int) -> None:
+    """See that a graph knows the tokens that its bundle names.
+
+    Raises:
+        ModelInvalid: it does not know one.
+    """
+    for name, tokens in (("stop_ids", spec.stop_ids), ("add_bos", () if spec.add_bos is None else (spec.add_bos,))):
+        unknown = next((token for token in tokens if token >= vocab), None)
+        if unknown is not None:
+            raise ModelInvalid(
+                f"bundle.json: generation.{name} has token {unknown}, and the graph knows 0 to {vocab - 1}",
+                hint="name tokens of the graph, or bring the graph that the tokenizer belongs to",
+                token=unknown,
+            )
 
 
 def _check_names(spec: ModelSpec, layers: int, small: frozenset[str], outputs: set[str], whole: bool) -> None:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from sandseal_host.errors import ModelInvalid
 from sandseal_host.runtime.text import to_strings
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType, ModelSpec
+from sandseal_signing.manifest import ModelSpec
+from sandseal_signing.tensor import DataType
 
 
 class Feeds:

@@ -11,7 +11,8 @@ from onnxruntime.capi import _pybind_state as ort
 from sandseal_host.runtime.staged_binding import StagedInput
 from sandseal_host.runtime.staging import DeviceBuffer, Staging
 from sandseal_host.tensors import KINDS, Tensor
-from sandseal_signing.manifest import DataType, ModelSpec, TensorSpec
+from sandseal_signing.manifest import ModelSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _RECORDED_AFTER = 3  # runs; ONNX Runtime records after its first one or two
 

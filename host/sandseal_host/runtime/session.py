@@ -25,7 +25,8 @@ from sandseal_host.runtime.staged_binding import StagedBinding
 from sandseal_host.runtime.staging import Staging
 from sandseal_host.runtime.text import from_strings
 from sandseal_host.tensors import Tensor, blank
-from sandseal_signing.manifest import DataType, ModelSpec, TensorSpec
+from sandseal_signing.manifest import ModelSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _Binding = Binding | StagedBinding | GraphedBinding | Feeds
 

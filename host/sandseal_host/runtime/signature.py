@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import onnxruntime
 
 from sandseal_host.errors import ModelInvalid
-from sandseal_signing.manifest import DataType, ModelSpec, TensorSpec
+from sandseal_signing.manifest import ModelSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _TYPES = {
     "tensor(bool)": DataType.BOOL,

@@ -12,7 +12,8 @@ from onnxruntime.capi import _pybind_state as ort
 from sandseal_host.runtime.input_buffer import InputBuffer
 from sandseal_host.runtime.staging import DeviceBuffer, Staging, Stream
 from sandseal_host.tensors import KINDS, Tensor
-from sandseal_signing.manifest import ModelSpec, TensorSpec
+from sandseal_signing.manifest import ModelSpec
+from sandseal_signing.tensor import TensorSpec
 
 
 class StagedInput:

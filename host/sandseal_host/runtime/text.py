@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.tensors import Tensor, pack_bytes, unpack_bytes
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 
 def to_strings(tensor: Tensor) -> NDArray[Any]:

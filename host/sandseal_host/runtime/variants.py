@@ -1,24 +1,31 @@
 """Which of a model's graphs a device runs: the publisher's order, within what the operator allows."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from sandseal_host.errors import ModelInvalid
 from sandseal_host.runtime.device import DeviceKind
 from sandseal_signing.manifest import ModelSpec
 from sandseal_signing.variants import Precision, VariantSpec
 
 
+def every(model: ModelSpec) -> tuple[VariantSpec, ...]:
+    """All of a model's graphs; its own alone, as FP32, where it names no variants."""
+    return model.variants or (VariantSpec(Precision.FP32, model.file, model.external_data),)
+
+
 def fitting(model: ModelSpec, kind: DeviceKind, floor: Precision | None = None) -> tuple[VariantSpec, ...]:
     """The graphs that may be loaded, the one to be tried first in front.
 
     Args:
-        model: one without variants counts as FP32.
+        model: see `every`.
         kind: of the device that is to run it.
         floor: the coarsest precision that the operator allows.
 
     Raises:
         ModelInvalid: none is for such a device, or fine enough.
     """
-    variants = model.variants or (VariantSpec(Precision.FP32, model.file, model.external_data),)
-    here = tuple(variant for variant in variants if variant.requires in (None, kind))
+    here = tuple(variant for variant in every(model) if variant.requires in (None, kind))
     if not here:
         raise ModelInvalid(
             f"no variant of the model is for {kind}", hint="add one without `requires`", device=str(kind)
@@ -31,3 +38,14 @@ def fitting(model: ModelSpec, kind: DeviceKind, floor: Precision | None = None) 
             hint="add a finer variant, or lower `precision` in the serving file",
         )
     return fine
+
+
+def file_bytes(variant: VariantSpec, files: Mapping[str, bytes], folder: Path | None) -> int:
+    """Bytes of a variant's graph and weights, the least that it takes.
+
+    Args:
+        files: by name.
+        folder: holds the weights that are not among them.
+    """
+    outside = [(folder / name).stat().st_size if folder else len(files[name]) for name in variant.external_data]
+    return len(files[variant.file]) + sum(outside)

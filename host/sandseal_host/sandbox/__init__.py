@@ -5,6 +5,7 @@ compiler    Compiler: modules compiled in a limited child; code_cache: what it c
 plugin      Plugin: a compiled stage, called from any thread, a fresh instance per call
 pool        StagePool: its calls in order of urgency over threads
 workers/    Workers: the same in processes that all plugins share
+runners     StageRunners: makes either for the stages of loaded models
 stream      PluginStream: an instance that lives as long as a stream; workers/stream has the workers' own
 text/       TextWorker: a publisher's tokenizer and chat template, in a process of the model's own
 children    how processes of this room are started and ended

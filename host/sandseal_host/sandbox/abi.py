@@ -13,7 +13,8 @@ from sandseal_host.errors import PluginBadOutput, RequestInvalid
 from sandseal_host.sandbox import raw
 from sandseal_host.sandbox.memory import GuestMemory
 from sandseal_host.tensors import KINDS, Tensor, check_bytes_elements, check_shape
-from sandseal_signing.manifest import MAX_RANK, DataType, StageSpec, TensorSpec
+from sandseal_signing.stage import StageSpec
+from sandseal_signing.tensor import MAX_RANK, DataType, TensorSpec
 
 VERSION = 1
 ALIGNMENT = 16

@@ -17,7 +17,7 @@ from sandseal_host.sandbox.module import MAGIC
 from sandseal_host.sandbox.plugin import Plugin
 from sandseal_host.sandbox.program import link
 from sandseal_host.sandbox.ticker import Ticker
-from sandseal_signing.manifest import StageSpec
+from sandseal_signing.stage import StageSpec
 
 
 class SandboxEngine:

@@ -22,7 +22,7 @@ from sandseal_host.sandbox.memory import OutOfBounds
 from sandseal_host.sandbox.module import ModuleOutline
 from sandseal_host.sandbox.printable import printable
 from sandseal_host.sandbox.traps import take_error
-from sandseal_signing.manifest import StageSpec
+from sandseal_signing.stage import StageSpec
 
 OURS, WASI = "sandseal", "wasi_snapshot_preview1"
 MAX_RANDOM = 65_536  # bytes of one call, which nothing can interrupt

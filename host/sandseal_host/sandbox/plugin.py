@@ -11,7 +11,7 @@ from sandseal_host.sandbox.instance import Instance
 from sandseal_host.sandbox.program import Program
 from sandseal_host.sandbox.statistics import PluginStatistics
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import StageSpec
+from sandseal_signing.stage import StageSpec
 
 
 class Plugin:

@@ -15,7 +15,7 @@ from sandseal_host.sandbox.logits import VOCABULARY
 from sandseal_host.sandbox.module import PAGE, ModuleOutline, read_outline
 from sandseal_host.sandbox.statistics import Tally
 from sandseal_host.sandbox.ticker import Ticker
-from sandseal_signing.manifest import StageSpec
+from sandseal_signing.stage import StageSpec
 
 MEMORY, ABI, ALLOC, INITIALIZE, RESET = "memory", "sandseal_abi", "sandseal_alloc", "_initialize", "sandseal_reset"
 _STAGE = "(i32) -> (i32)"

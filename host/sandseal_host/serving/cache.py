@@ -20,7 +20,7 @@ from sandseal_host.tensors import Tensor
 _Result = TypeVar("_Result")
 
 _QUICK_BYTES = 256 << 10  # up to which hashing and copying do not keep the loop from others
-_ENTRY_BYTES = 512  # that an entry takes beside its tensors' data
+_TENSOR_BYTES = 512  # that each takes beside its data, its part of an entry included
 _LARGEST_SHARE = 16  # of the whole that one answer may take
 
 
@@ -204,4 +204,4 @@ def _copies(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def _size(outputs: tuple[Tensor, ...]) -> int:
-    return _ENTRY_BYTES + sum([tensor.nbytes for tensor in outputs])
+    return sum([_TENSOR_BYTES + tensor.nbytes for tensor in outputs])

@@ -11,7 +11,7 @@ from sandseal_host.errors import CircuitOpen, InputRefused, PluginError
 from sandseal_host.serving.circuit import DEFAULT, Circuit, CircuitSettings, CircuitState
 from sandseal_host.serving.ports import StageRunner
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import StageSpec
+from sandseal_signing.stage import StageSpec
 
 _MAX_TENANTS = 1024  # whose circuits are remembered, those that called last
 

@@ -16,7 +16,6 @@ from sandseal_host.errors import (
     Revoked,
     UnsupportedRequest,
 )
-from sandseal_host.serving.cache import ModelCacheStatistics
 from sandseal_host.serving.claim import Claim, hand_over
 from sandseal_host.serving.cuts import Explanation
 from sandseal_host.serving.generation.lane import GenerationLane
@@ -295,25 +294,7 @@ class Model:
         Raises:
             NotReady: the model is not loaded, or no longer.
         """
-        parts = self._usable()
-        tally = parts.lane.tally
-        cache = parts.cache.statistics() if parts.cache else ModelCacheStatistics(0, 0, 0.0, 0.0)
-        return Served(
-            requests=tally.requests + cache.hits_total,
-            rows=tally.rows,
-            failed=tally.failed + parts.lane.refused,
-            queue_s=tally.queue_s,
-            run_s=tally.run_s,
-            pre_s=self._pre_s,
-            post_s=self._post_s,
-            last=tally.last,
-            batches=dict(tally.batches),
-            resident=parts.resident,
-            hits=cache.hits_total,
-            hits_s=cache.hits_s,
-            misses=cache.misses_total,
-            misses_s=cache.misses_s,
-        )
+        return self._usable().served(self._pre_s, self._post_s)
 
     def __repr__(self) -> str:
         return f"model {self.name!r} version {self.version}"

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.serving.request import Request, Response
-from sandseal_host.tensors import KINDS, Tensor
-from sandseal_signing.manifest import ModelSpec, TensorSpec
+from sandseal_host.tensors import Tensor, blank
+from sandseal_signing.manifest import ModelSpec
+from sandseal_signing.tensor import TensorSpec
 
 
 def no_rows(model: ModelSpec, request: Request) -> Response:
@@ -32,4 +31,4 @@ def no_rows(model: ModelSpec, request: Request) -> Response:
 
 def _empty(spec: TensorSpec, sizes: Mapping[int | str, int]) -> Tensor:
     shape = tuple(axis if isinstance(axis, int) else sizes.get(axis, 0) for axis in spec.shape)
-    return Tensor(spec.name, spec.dtype, shape, np.zeros(shape, KINDS[spec.dtype].numpy))
+    return blank(spec, shape)

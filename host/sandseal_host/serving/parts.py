@@ -11,6 +11,7 @@ from sandseal_host.serving.lane import Lane, LaneStatistics
 from sandseal_host.serving.ports import Closeable
 from sandseal_host.serving.sequences import Sequences, SequenceStatistics
 from sandseal_host.serving.states import ModelState
+from sandseal_host.serving.tally import Served
 from sandseal_signing.variants import Precision
 
 
@@ -48,6 +49,27 @@ class ModelParts:
     def staged(self) -> bool:
         """Whether there is more to a request's way than the lane."""
         return any(part is not None for part in (self.pre, self.post, self.cache, self.sequences))
+
+    def served(self, pre_s: float, post_s: float) -> Served:
+        """What was answered since the model was loaded, with the seconds that its stages took."""
+        tally = self.lane.tally
+        cache = self.cache.statistics() if self.cache else ModelCacheStatistics(0, 0, 0.0, 0.0)
+        return Served(
+            requests=tally.requests + cache.hits_total,
+            rows=tally.rows,
+            failed=tally.failed + self.lane.refused,
+            queue_s=tally.queue_s,
+            run_s=tally.run_s,
+            pre_s=pre_s,
+            post_s=post_s,
+            last=tally.last,
+            batches=dict(tally.batches),
+            resident=self.resident,
+            hits=cache.hits_total,
+            hits_s=cache.hits_s,
+            misses=cache.misses_total,
+            misses_s=cache.misses_s,
+        )
 
     def forget(self) -> None:
         """Drop what is kept of requests and sequences."""

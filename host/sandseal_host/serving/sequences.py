@@ -1,7 +1,7 @@
 """Sequences: requests that go on where the one before them ended, for models whose bundle names their state.
 
 The state lives in the host, not in a session, so any instance and any batch may take the next step. One rule: a step
-counts when its run ended well. One that fails, expires or is given up leaves the state as it was, to be sent again.
+counts when its answer is there. One that fails, expires or is given up leaves the state as it was, to be sent again.
 """
 
 import asyncio
@@ -16,8 +16,9 @@ import numpy as np
 
 from sandseal_host.errors import DeadlineExpired, QueueFull, RequestInvalid, SequencesFull
 from sandseal_host.serving.request import Request
-from sandseal_host.tensors import KINDS, Tensor
-from sandseal_signing.manifest import ModelSpec, TensorSpec
+from sandseal_host.tensors import Tensor, blank
+from sandseal_signing.manifest import ModelSpec
+from sandseal_signing.tensor import TensorSpec
 
 _MAX_WAITING = 64  # steps of one sequence
 
@@ -53,6 +54,7 @@ class Sequence:
         self._spec = spec
         self._states: dict[str, Tensor] = {}  # by input; empty until a step has counted
         self._rows = 0  # of that step
+        self._next: tuple[int, dict[str, Tensor]] | None = None  # the same of the step under way, once it has run
         self.turn = asyncio.Lock()  # first come, first served
         self.steps = 0  # that are under way or wait
         self.used = 0.0  # when
@@ -61,8 +63,13 @@ class Sequence:
         """The request with the states among its inputs.
 
         Raises:
-            RequestInvalid: it has not as many rows as the steps before it.
+            RequestInvalid: it has not as many rows as the steps before it, or more than a run takes.
         """
+        if request.rows > (most := self._spec.batching.max_rows):  # before there are states of that size
+            raise RequestInvalid(
+                f"the request has {request.rows} rows, but the model takes 1 to {most} at once",
+                rows=request.rows, max_rows=most,
+            )  # fmt: skip
         if self._states and request.rows != self._rows:
             raise RequestInvalid(
                 f"the sequence's steps have {self._rows} rows, this one has {request.rows}",
@@ -77,12 +84,19 @@ class Sequence:
 
     def advance(self, rows: int, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Take the next states out of a run's outputs; what is left is for the client."""
-        self._rows, named = rows, {tensor.name: tensor for tensor in outputs}
+        named, states = {tensor.name: tensor for tensor in outputs}, dict[str, Tensor]()
         for state in self._spec.state:
             tensor = named.pop(state.output)
             own = np.array(tensor.data, order="C")  # or a row would keep its whole batch's memory
-            self._states[state.input] = Tensor(state.input, tensor.dtype, tensor.shape, own)
+            states[state.input] = Tensor(state.input, tensor.dtype, tensor.shape, own)
+        self._next = rows, states
         return tuple(named.values())
+
+    def settle(self, *, counts: bool) -> None:
+        """Go on from the states that the step under way came to if it counts; else from those before it."""
+        if counts and self._next is not None:
+            self._rows, self._states = self._next
+        self._next = None
 
 
 class Sequences:
@@ -92,7 +106,7 @@ class Sequences:
         model: what the request's error messages call it.
         spec: of the model, which has states.
         idle_s: seconds after which a sequence that nobody goes on with is forgotten.
-        most: sequences that may be open.
+        most: sequences that may be open, three quarters of them by one tenant.
         clock: seconds, growing.
     """
 
@@ -118,15 +132,20 @@ class Sequences:
         sequence.steps += 1
         try:
             await self._take_turn(sequence, request)
+            counts = False
             try:
                 yield sequence
+                counts = True
             finally:
+                sequence.settle(counts=counts)
                 sequence.turn.release()
             if request.step is not None and request.step.end:
                 self._end(key, sequence)
         finally:
             sequence.steps -= 1
             sequence.used = self._clock()
+            if self._open.get(key) is sequence:
+                self._open.move_to_end(key)
 
     def expire(self) -> None:
         """Forget the sequences that were left alone for too long."""
@@ -173,7 +192,7 @@ class Sequences:
 
     def _begin(self, key: _Key) -> Sequence:
         """A new sequence; one of the same name is over, as it is to Triton."""
-        if key not in self._open and len(self._open) >= self._most:
+        if key not in self._open and self._full(key[0]):
             self._refused += 1
             raise SequencesFull(f"{len(self._open)} sequences of {self._model!r} are open", retry_after=self._idle_s)
         self._begun += 1
@@ -181,6 +200,11 @@ class Sequences:
         if self._timer is None:
             self._look_later()
         return sequence
+
+    def _full(self, tenant: str) -> bool:
+        """Whether a tenant may begin no more; none takes the last quarter of the places, which are for others."""
+        taken, share = len(self._open), max(1, self._most * 3 // 4)
+        return taken >= self._most or (taken >= share and sum(key[0] == tenant for key in self._open) >= share)
 
     def _look_later(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._look)
@@ -210,4 +234,4 @@ class Sequences:
 
 def _zeros(spec: TensorSpec, rows: int) -> Tensor:
     shape = tuple(rows if isinstance(axis, str) else axis for axis in spec.shape)
-    return Tensor(spec.name, spec.dtype, shape, np.zeros(shape, KINDS[spec.dtype].numpy))
+    return blank(spec, shape)

@@ -49,7 +49,10 @@ def read_profile(path: Path) -> Profile:
     arrivals = tuple(_arrival(root, given, shapes) for given in _list(root, "arrivals"))
     root.close()
     if not arrivals:
-        root.fail("arrivals", "are none: nothing was asked while it was recorded")
+        raise SettingsInvalid(
+            f"the profile {path} holds no arrivals: nothing was asked while it was recorded",
+            hint="record again while the model is asked, or for longer",
+        )
     return Profile(name, seconds, arrivals)
 
 

@@ -14,7 +14,7 @@ from sandseal_host.serving.recording import Arrival
 from sandseal_host.serving.request import BATCH, CLASSES, Request
 from sandseal_host.tensors import blank
 from sandseal_host.tuning.candidate import Outcome
-from sandseal_signing.manifest import TensorSpec
+from sandseal_signing.tensor import TensorSpec
 
 _BATCHES_AHEAD = 4  # requests that are on their way when the lane is to be kept busy, in batches
 

@@ -78,11 +78,18 @@ def _vet(order: Order, files: Mapping[str, memoryview], progress: Progress) -> N
 
     manifest = parse_manifest(bytes(files[MANIFEST]))
     model = manifest.model
+    graphs, present = {model.file, *(variant.file for variant in model.variants)}, model.file
+
+    def begin(file: str) -> None:
+        nonlocal present
+        present = file
+        progress(Step.PARSE if file in graphs else Step.COMPILE, file)
+
     loader = Loader(
         read_settings(device=order.device, threads=order.threads, max_rows=order.max_rows, plugin_threads=1),
-        device=_watched_device(order.device, lambda step: progress(step, model.file)),
+        device=_watched_device(order.device, lambda step: progress(step, present)),
         pooling=False,  # the pool reserves more address space than may be had, and one instance needs none
-        progress=lambda file: progress(Step.PARSE if file == model.file else Step.COMPILE, file),
+        progress=begin,
     )
     contents = {n: _content(view, shared=n in model.weights) for n, view in files.items()}
     loader.vet(manifest, contents, Path(order.folder) if order.folder else None)

@@ -171,7 +171,7 @@ def test_messages_become_a_prompt(shared):
     messages = [
         {"role": "system", "content": "a"},
         {"role": "user", "content": "b", "name": "bob"},
-        {"role": "assistant", "content": "c", "refusal": None, "tool_calls": []},
+        {"role": "assistant", "content": "c", "refusal": None, "tool_calls": [], "parsed": {"a": 1}},
         {"role": "user", "content": [{"type": "text", "text": "d"}]},
     ]
     assert ask(shared, messages).choices[0].message.content == "a|b|c|d"

@@ -63,6 +63,7 @@ def test_logprobs(shared):
         ({"suffix": "x"}, "suffix"),
         ({"best_of": 2}, "best_of"),
         ({"logprobs": 21}, "logprobs"),
+        ({"prompt": ["a"] * 129}, "prompt"),  # before any of them is looked at
         ({"prompt": ["a"] * 100, "n": 2}, None),
     ],
 )

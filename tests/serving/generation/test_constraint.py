@@ -12,7 +12,7 @@ from sandseal_host.sandbox import SandboxEngine, StagePool
 from sandseal_host.sandbox.logits import logits_assets
 from sandseal_host.serving.generation.constraint import LogitsStage
 from sandseal_sdk.build import build_plugin
-from sandseal_signing.manifest import LOGITS_INPUTS, LOGITS_OUTPUTS
+from sandseal_signing.stage import LOGITS_INPUTS, LOGITS_OUTPUTS
 from support.decoders import VOCAB
 from support.generation import Lanes, alone, prompt_of, request, run, tokens_of
 

@@ -2,20 +2,23 @@
 
 import asyncio
 import io
+from dataclasses import replace
 
 import pytest
 
-from sandseal_host.errors import NotReady, Revoked, UnsupportedRequest
+from sandseal_host.errors import ModelInvalid, NotReady, Revoked, UnsupportedRequest
 from sandseal_host.loader import Loader
 from sandseal_host.observe.metrics import HostMetrics
 from sandseal_host.settings import Settings
 from sandseal_signing.manifest import parse_manifest
 from sandseal_signing.names import MANIFEST
 from support.bundles import members
+from support.decoders import VOCAB
 from support.generation import alone, generating_seal, request, tokens_of
 from support.keys import ed25519_key
 from support.living_host import living_host
 from support.serving import request as inference
+from support.tokenizer_files import END
 
 pytestmark = pytest.mark.slow
 
@@ -89,11 +92,24 @@ def test_replacing_it_lets_its_streams_end(serving):
     serving(body)
 
 
-def test_it_is_vetted_with_little_memory():
+def vet(**changes) -> None:
+    """Vet its bundle, with other members in `generation`."""
     files = dict(members(generating_seal([ed25519_key("alice")], NAME)))
     manifest = parse_manifest(files[MANIFEST])
+    manifest = replace(manifest, generation=replace(manifest.generation, **changes))
     loader = Loader(Settings())
     try:
         loader.vet(manifest, {name: files[name] for name in manifest.files})
     finally:
         loader.close()
+
+
+def test_it_is_vetted_with_little_memory():
+    vet(add_bos=VOCAB - 1)
+
+
+@pytest.mark.parametrize(("name", "given"), [("stop_ids", (END, VOCAB)), ("add_bos", VOCAB)])
+def test_its_bundle_may_not_name_tokens_that_the_graph_lacks(name, given):
+    with pytest.raises(ModelInvalid, match=f"generation.{name} has token {VOCAB}, and the graph knows 0 to") as caught:
+        vet(**{name: given})
+    assert "tokens of the graph" in caught.value.hint

@@ -3,8 +3,10 @@ import time
 
 import pytest
 
-from sandseal_host.errors import ClientGone, DeadlineExpired, NotReady, RequestInvalid, Revoked
+from sandseal_host.errors import ClientGone, DeadlineExpired, ModelFailed, NotReady, RequestInvalid, Revoked
+from sandseal_host.serving.generation import lane as lane_module
 from sandseal_host.serving.generation.sampling import Sampling
+from sandseal_host.serving.generation.stops import StopStrings
 from sandseal_host.serving.generation.stream import BUFFER
 from sandseal_host.serving.request import BATCH, REALTIME
 from support.decoders import CONTEXT, VOCAB
@@ -57,6 +59,19 @@ def test_a_seeded_stream_draws_the_same_whatever_runs_with_it():
     run(body())
 
 
+def test_the_answers_to_one_request_share_what_finds_their_stop_strings(monkeypatch):
+    made = []
+    monkeypatch.setattr(lane_module, "StopStrings", lambda strings: made.append(strings) or StopStrings(strings))
+
+    async def body():
+        async with Lanes() as lane:
+            streams = [lane.generate(request(i, prompt_of(5), stop=("zz", "y" * 50))) for i in range(4)]
+            assert await asyncio.gather(*map(tokens_of, streams)) == [alone(prompt_of(5), 8)] * 4
+        assert made == [("zz", "y" * 50)]
+
+    run(body())
+
+
 def test_the_text_ends_before_a_stop_string_and_a_stop_token():
     async def body():
         async with Lanes() as lane:
@@ -75,21 +90,22 @@ def test_the_text_ends_before_a_stop_string_and_a_stop_token():
 
 
 @pytest.mark.parametrize(
-    ("prompt", "what"),
+    ("prompt", "what", "says"),
     [
-        ((), {}),
-        ((1, VOCAB), {}),
-        ((-1,), {}),
-        (prompt_of(CONTEXT), {}),
-        ((1,), {"max_tokens": -1}),
-        ((1,), {"stop": ("",)}),
-        ((1,), {"sampling": Sampling(top_p=0.0)}),
+        ((), {}, "no tokens"),
+        ((1, VOCAB), {}, f"a token {VOCAB}"),
+        ((-1,), {}, "a token -1"),
+        (prompt_of(CONTEXT), {}, f"has {CONTEXT} tokens"),
+        ((-1,) * CONTEXT, {}, f"has {CONTEXT} tokens"),
+        ((1,), {"max_tokens": -1}, "max_tokens is -1"),
+        ((1,), {"stop": ("",)}, "stop string is empty"),
+        ((1,), {"sampling": Sampling(top_p=1.5)}, "top_p is 1.5"),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_once(prompt, what):
+def test_what_makes_no_sense_is_refused_at_once(prompt, what, says):
     async def body():
         async with Lanes() as lane:
-            with pytest.raises(RequestInvalid):
+            with pytest.raises(RequestInvalid, match=says):
                 lane.generate(request(1, prompt, **what))
 
     run(body())
@@ -277,6 +293,24 @@ def test_revoking_ends_streams_and_what_is_still_to_come():
                     await tokens_of(stream)
             with pytest.raises(Revoked):
                 lane.generate(request(9))
+
+    run(body())
+
+
+def test_a_step_that_fails_ends_its_streams_alone_and_is_logged(caplog, monkeypatch):
+    async def body():
+        lanes = Lanes()
+        async with lanes as lane:
+            with monkeypatch.context() as patch:
+                patch.setattr(lanes.decoder, "prefill", lambda *_: 1 // 0)
+                streams = [lane.generate(request(i)) for i in range(4)]
+                for stream in streams:
+                    with pytest.raises(ModelFailed, match="the step failed: integer division") as caught:
+                        await tokens_of(stream)
+                    assert "log says where" in caught.value.hint
+            assert "a step of tiny failed" in caplog.text
+            assert "ZeroDivisionError" in caplog.text
+            assert await tokens_of(lane.generate(request(9))) == alone((1, 2, 3), 8)
 
     run(body())
 

@@ -18,7 +18,7 @@ samplings = st.builds(
     Sampling,
     temperature=st.sampled_from([0.0, 0.3, 1.0, 3.0]),
     top_k=st.sampled_from([0, 1, 5, 599, 600, 10_000]),
-    top_p=st.sampled_from([1.0, 0.9, 0.5, 1e-6]),
+    top_p=st.sampled_from([1.0, 0.9, 0.5, 1e-6, 0.0]),
     min_p=st.sampled_from([0.0, 0.05, 1.0]),
     repetition_penalty=st.sampled_from([1.0, 1.3, 0.7]),
     presence_penalty=st.sampled_from([0.0, 0.5, -2.0]),
@@ -142,6 +142,7 @@ def test_a_row_without_a_token_fails_alone(bad, sampling):
     with np.errstate(all="ignore"):
         failed, good = sampler.sample(batch, [sampler.row(sampling), sampler.row(sampling)])
     assert isinstance(failed, ModelFailed)
+    assert "look at the graph or its plugin" in failed.hint
     assert isinstance(good, Choice)
 
 
@@ -169,7 +170,7 @@ def test_counts_of_long_answers():
         (Sampling(temperature=-1), "temperature is -1, and must be 0 or more"),
         (Sampling(temperature=math.nan), "must be finite"),
         (Sampling(top_k=-1), "top_k is -1"),
-        (Sampling(top_p=0), "top_p is 0"),
+        (Sampling(top_p=1.5), "top_p is 1.5"),
         (Sampling(min_p=1.5), "min_p is 1.5"),
         (Sampling(repetition_penalty=0), "repetition_penalty is 0"),
         (Sampling(presence_penalty=math.inf), "must be finite"),

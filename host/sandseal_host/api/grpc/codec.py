@@ -16,7 +16,8 @@ from sandseal_host.api.terms import Terms, read_terms
 from sandseal_host.errors import RequestInvalid, UnsupportedRequest
 from sandseal_host.serving.request import Response
 from sandseal_host.tensors import Tensor, pack_bytes
-from sandseal_signing.manifest import DataType, Manifest, TensorSpec
+from sandseal_signing.manifest import Manifest
+from sandseal_signing.tensor import DataType, TensorSpec
 from sandseal_signing.variants import Precision
 
 _CONTENTS = {

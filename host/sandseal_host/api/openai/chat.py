@@ -82,6 +82,7 @@ def _message(node: Node) -> dict[str, str]:
         message["name"] = node.text("name")
     for name in ("refusal", "audio", "tool_calls", "function_call", "annotations"):  # of answers that are sent back
         refuse(node, name, "is not supported here")
+    node.take("parsed", None)  # which OpenAI's client adds to an answer whose form it knows
     node.close()
     return message
 

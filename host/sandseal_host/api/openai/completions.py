@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sandseal_host.api.generation_options import read_options
-from sandseal_host.api.openai.form import Choice, finish, joined, refuse
+from sandseal_host.api.openai.form import MAX_CHOICES, Choice, finish, joined, refuse
 from sandseal_host.api.openai.logprobs import text_logprobs
 from sandseal_host.api.ports import Text
 from sandseal_host.serving.generation.request import Piece
@@ -70,6 +70,8 @@ def _prompts(node: Node) -> list[Prompt]:
     """One prompt or several, each a text or token ids."""
     given = node.take("prompt")
     prompts = given if _several(given) else [given]
+    if len(prompts) > MAX_CHOICES:
+        node.fail("prompt", f"must hold {MAX_CHOICES} prompts at most, not {len(prompts)}")
     if not all(isinstance(prompt, str) or _is_ids(prompt) for prompt in prompts):
         node.fail("prompt", "must be a string, a list of strings, a list of token ids, or a list of such lists")
     return prompts

@@ -7,8 +7,9 @@ from sandseal_host.api.errors import OptionInvalid
 from sandseal_host.errors import PluginBadOutput
 from sandseal_host.serving.request import Response
 from sandseal_host.tensors import Tensor, pack_bytes
-from sandseal_signing.manifest import DataType, Manifest, TensorSpec
+from sandseal_signing.manifest import Manifest
 from sandseal_signing.schema import Node
+from sandseal_signing.tensor import DataType, TensorSpec
 
 MAX_TEXTS = 2048  # as OpenAI has it
 

@@ -61,7 +61,10 @@ class Generation:
             self._vocabulary = text.vocabulary
             prompts = [tuple(prompt) for prompt in await self._form.prompts(text)]
             if len(prompts) * self._each > MAX_CHOICES:
-                raise OptionInvalid(f"{len(prompts)} prompts with {self._each} answers each, over {MAX_CHOICES}")
+                raise OptionInvalid(
+                    f"{len(prompts)} prompts with {self._each} answers each, over {MAX_CHOICES} answers",
+                    hint="ask for fewer answers, or send the prompts in several requests",
+                )
             requests = call.requests([()] * (len(prompts) * self._each))
             try:
                 for number, request in enumerate(requests):

@@ -25,6 +25,11 @@ from sandseal_signing.errors import SandsealError
 _STDLIB = str(Path(os.__file__).parent)  # which imports parts of itself when they are needed
 _ZONES = ("/usr/share/zoneinfo", "/etc/localtime")  # templates may ask what day it is
 
+_TOO_MUCH = ModelFailed(
+    "the tokenizer or the chat template wants more memory than it may have",
+    hint="send less text; if it goes on, the publisher must look at both",
+)
+
 
 def main() -> None:
     """Give up everything but `memory` bytes (the argument) and the socket, and serve until the host leaves."""
@@ -54,7 +59,7 @@ def _serve(frames: Frames, missing: Sequence[str]) -> None:
         except SandsealError as error:
             _fail(frames, error)
         except MemoryError:
-            _fail(frames, ModelFailed("the tokenizer or the chat template wants more memory than it may have"))
+            _fail(frames, _TOO_MUCH)
         else:
             frames.send(Kind.IDS, np.array(ids, np.int32).data.cast("B"))
 

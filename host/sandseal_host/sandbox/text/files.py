@@ -1,6 +1,9 @@
 """What a bundle brings to turn text into tokens."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from sandseal_signing.generation import GenerationSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +20,9 @@ class TextFiles:
     template: bytes | None = None
     bos: int | None = None
     eos: int | None = None
+
+    @classmethod
+    def of(cls, spec: GenerationSpec, files: Mapping[str, bytes]) -> "TextFiles":
+        """Those of a bundle, out of its files by name."""
+        template = files[spec.chat_template] if spec.chat_template else None
+        return cls(files[spec.tokenizer], template, spec.add_bos, next(iter(spec.stop_ids), None))

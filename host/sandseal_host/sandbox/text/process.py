@@ -18,7 +18,7 @@ from sandseal_host.sandbox.text.files import TextFiles
 from sandseal_host.sandbox.text.frames import Frames, Kind
 from sandseal_host.sandbox.workers.protocol import BrokenMessage, read_error
 from sandseal_host.tensors import Tensor, unpack_bytes
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 COMMAND = (sys.executable, "-P", "-B", "-m", "sandseal_host.sandbox.text.child")
 _NO_MEMORY = re.compile("memory allocation of|MemoryError|Cannot allocate memory")

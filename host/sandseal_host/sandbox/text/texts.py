@@ -14,6 +14,7 @@ from sandseal_host.sandbox.text.templates import ChatTemplate
 from sandseal_host.sandbox.text.tokens import byte_decoder
 
 _MAX_TEXT = 500  # characters of the library's own message
+_CUT = "\ufdd0"  # of Unicode's noncharacters, which are no text
 MAX_TOKENS = 1 << 22
 
 
@@ -36,6 +37,7 @@ class Texts:
         self._tokenizer.no_truncation()
         self._template = None if files.template is None else ChatTemplate(files.template)
         self._names = {"bos_token": self._name(files.bos), "eos_token": self._name(files.eos)}
+        self._reserved = self._special_names()
 
     @cached_property
     def tokens(self) -> Sequence[bytes]:
@@ -73,11 +75,14 @@ class Texts:
         try:
             ids: Sequence[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         except BaseException as error:
-            raise ModelFailed(f"the tokenizer fails: {printable(str(error), _MAX_TEXT)}") from None
+            raise ModelFailed(
+                f"the tokenizer fails: {printable(str(error), _MAX_TEXT)}",
+                hint="other text may not make it fail; the publisher must correct it",
+            ) from None
         return ids
 
     def chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> Sequence[int]:
-        """The tokens of a conversation.
+        """The tokens of a conversation, whose special ones are the template's: names of them in messages stay text.
 
         Args:
             messages: in the form that OpenAI's API gave to them.
@@ -89,8 +94,25 @@ class Texts:
         """
         if self._template is None:
             raise UnsupportedRequest("this model has no chat template", hint="give it a plain prompt")
-        variables = {"add_generation_prompt": True, **self._names, **options, "messages": messages}
-        return self.encode(self._template.render(variables))
+        given = self._cut({**options, "messages": messages})
+        text = self._template.render({"add_generation_prompt": True, **self._names, **given})
+        return [token for part in text.split(_CUT) for token in self.encode(part)]
+
+    def _cut(self, value: Any) -> Any:
+        """The same, with a mark in each name of a special token, where the text is taken apart after the template."""
+        if isinstance(value, dict):
+            return {name: self._cut(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._cut(each) for each in value]
+        if isinstance(value, str):
+            for name in self._reserved:
+                while name in value:  # again where names overlap
+                    value = value.replace(name, f"{name[0]}{_CUT}{name[1:]}")
+        return value
+
+    def _special_names(self) -> Sequence[str]:
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        return [token.content for token in added if token.special and len(token.content) > 1]
 
     def _name(self, token: int | None) -> str:
         return "" if token is None else self._tokenizer.id_to_token(token) or ""

@@ -87,7 +87,7 @@ class TextWorker:
         return await self._ask(Kind.ENCODE, text.encode("utf-8", "surrogatepass"))
 
     async def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> list[int]:
-        """The tokens of a conversation, by the publisher's template.
+        """The tokens of a conversation, by the publisher's template, which alone makes special ones.
 
         Args:
             messages: as in OpenAI's API; JSON values.

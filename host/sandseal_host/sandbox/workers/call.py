@@ -18,7 +18,7 @@ from sandseal_host.sandbox.statistics import Tally
 from sandseal_host.sandbox.workers.protocol import Answer, BrokenMessage, Described, Order
 from sandseal_host.sandbox.workers.region import SlotLayout, offsets
 from sandseal_host.tensors import KINDS, Tensor, check_shape, tensor_from_buffer
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 if TYPE_CHECKING:
     from sandseal_host.sandbox.workers.process import WorkerProcess

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sandseal_signing.manifest import StageSpec
+from sandseal_signing.stage import StageSpec
 
 
 @dataclass(frozen=True, slots=True)

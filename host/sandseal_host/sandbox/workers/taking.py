@@ -9,7 +9,7 @@ from sandseal_host.sandbox.workers.call import Call
 from sandseal_host.sandbox.workers.process import WorkerProcess
 from sandseal_host.sandbox.workers.protocol import Answer
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 LONG = 4 << 20  # bytes; to copy them takes about a millisecond
 _MANY = 1_000  # BYTES elements; to walk over them takes about a quarter of one

@@ -38,7 +38,7 @@ from sandseal_host.sandbox.workers.protocol import (
 from sandseal_host.sandbox.workers.region import Region, SlotLayout
 from sandseal_host.tensors import KINDS, Tensor
 from sandseal_signing.errors import SandsealError
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 _INSTANCES = MAX_STREAMS + 2  # those of streams; one that runs, and one to spare
 _STDLIB = str(Path(os.__file__).parent)  # which imports parts of itself, such as encodings, when they are needed

@@ -11,7 +11,7 @@ from sandseal_host.errors import HostError, ModelFailed
 from sandseal_host.serving.generation.ports import Logits
 from sandseal_host.serving.generation.request import GenerationRequest
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 
 class StageStream(Protocol):

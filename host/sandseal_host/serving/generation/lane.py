@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from threading import Condition, Lock, Thread
 from time import monotonic
 from typing import NoReturn
@@ -29,6 +30,8 @@ from sandseal_host.serving.generation.writer import Delivery, Writer
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.tally import Tally
 from sandseal_host.serving.ticket import ENDED
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class GenerationLane:
         self._changed = Condition(self._lock)
         self._scheduler = GenerationScheduler(settings)
         self._engine = Engine(decoder, self._scheduler, settings, self._lock, spare)
+        self._stops = lru_cache(maxsize=1)(StopStrings)  # which several answers to one request have in common
         self._unwanted: deque[Sequence] = deque()
         self._answers: deque[tuple[Sequence, Logits | HostError]] = deque()
         self._poked = False  # something happened since the thread looked last
@@ -113,7 +117,7 @@ class GenerationLane:
             raise self._closed()
         self._check(request)
         row = self._engine.sampler.row(request.sampling, request.prompt)
-        stops = StopStrings(request.stop) if request.stop else None
+        stops = self._stops(request.stop) if request.stop else None
         most = min(request.max_tokens, self._settings.context - len(request.prompt))
         if not most:
             return _nothing(request, on_end)
@@ -202,14 +206,14 @@ class GenerationLane:
         prompt, vocab, context = request.prompt, self._decoder.vocab, self._settings.context
         if not prompt:
             _refuse("the prompt has no tokens", "send at least one")
-        if min(prompt) < 0 or max(prompt) >= vocab:
-            unknown = next(token for token in prompt if not 0 <= token < vocab)
-            _refuse(f"the prompt has a token {unknown}, and the model knows 0 to {vocab - 1}", "use its tokenizer")
-        if len(prompt) >= context:
+        if len(prompt) >= context:  # before each token is looked at, which takes its time
             _refuse(
                 f"the prompt has {len(prompt)} tokens, and the model takes {context} with the answer",
                 "shorten the prompt",
             )
+        if min(prompt) < 0 or max(prompt) >= vocab:
+            unknown = next(token for token in prompt if not 0 <= token < vocab)
+            _refuse(f"the prompt has a token {unknown}, and the model knows 0 to {vocab - 1}", "use its tokenizer")
         if request.max_tokens < 0:
             _refuse(f"max_tokens is {request.max_tokens}", "use 0 or more")
 
@@ -253,8 +257,11 @@ class GenerationLane:
         while not ended:
             try:
                 ended = self._turn()
-            except Exception as error:  # a fault of ours, or of the device between two runs
-                self._fail_all(error if isinstance(error, HostError) else ModelFailed(f"the step failed: {error}"))
+            except HostError as error:  # of the device, between two runs
+                self._fail_all(error)
+            except Exception as error:  # a fault of ours
+                _log.exception("a step of %s failed", self._name)
+                self._fail_all(ModelFailed(f"the step failed: {error}", hint="ask again; the host's log says where"))
             self._hand_over()
         self._tell(self._idle.set)
 

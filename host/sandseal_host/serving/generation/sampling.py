@@ -22,6 +22,8 @@ _TINY = float(np.finfo(np.float32).tiny)
 _BLOCK = 256  # weights that are added up before they are looked at
 _KEY = 1 << 128  # keys that Philox knows
 _UNIT = 2.0**-53
+_NO_CHOICE = "the logits hold a NaN, or leave no token to choose"
+_WHOSE_LOGITS = "ask for less by logit_bias or constraints; else the publisher must look at the graph or its plugin"
 
 Logits = NDArray[np.float32]
 
@@ -33,7 +35,7 @@ class Sampling:
     Args:
         temperature: 0 takes the likeliest token.
         top_k: how many of the likeliest tokens stay; 0 for all.
-        top_p: the least share that the likeliest tokens which stay have together.
+        top_p: the least share that the likeliest tokens which stay have together; 0 leaves the likeliest alone.
         min_p: the least probability that a token may have, as a part of the likeliest one's.
         repetition_penalty: divides the positive logits, and multiplies the negative ones, of tokens in the prompt and
             the answer (CTRL, arXiv 1909.05858).
@@ -70,7 +72,7 @@ class Sampling:
         for name, good, rule in (
             ("temperature", self.temperature >= 0, "0 or more"),
             ("top_k", self.top_k >= 0, "0 (all) or more"),
-            ("top_p", 0 < self.top_p <= 1, "over 0, and 1 at most"),
+            ("top_p", 0 <= self.top_p <= 1, "from 0 to 1"),
             ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
             ("repetition_penalty", 0 < self.repetition_penalty < math.inf, "over 0"),
             ("logprobs", self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, f"from 0 to {MAX_LOGPROBS}"),
@@ -216,7 +218,7 @@ class Sampler:
         for i, token in zip(drawn, _draw(logits[drawn], largest[drawn], [rows[i] for i in drawn]), strict=True):
             tokens[i] = token
         return [
-            _choice(token, row, report) if good else ModelFailed("the logits hold a NaN, or leave no token to choose")
+            _choice(token, row, report) if good else ModelFailed(_NO_CHOICE, hint=_WHOSE_LOGITS)
             for token, row, report, good in zip(tokens, rows, reports, sound, strict=True)
         ]
 
@@ -268,7 +270,7 @@ def _floor(weights: Logits, sampling: Sampling) -> float:
 
 def _nucleus(weights: Logits, top_p: float) -> float:
     """The least of the largest weights that have together this share of all; the largest of all is 1."""
-    goal, least = top_p * float(weights.sum()), 1.0
+    goal, least = max(top_p, _TINY) * float(weights.sum()), 1.0
     largest = weights[:0]
     while least > _TINY and float(largest.sum()) < goal:  # few are large, and only those are sorted
         least /= 16
