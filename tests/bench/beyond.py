@@ -16,8 +16,8 @@ from bench.figure import Figure, Measure, interleave
 from sandseal_host.serving.cache import ModelCache, ResponseCache
 from sandseal_host.serving.request import Request, Response, Step
 from sandseal_host.serving.sequences import Sequences
-from sandseal_signing.manifest import DataType
 from sandseal_signing.state import StateSpec
+from sandseal_signing.tensor import DataType
 from support.onnx_models import OnnxModel, build, conv_net, mlp
 
 ROUNDS = 5

@@ -14,7 +14,7 @@ from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.memory import resident_bytes
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.onnx_models import OnnxModel, layers_outside
 
 WIDTH, LAYERS = 4096, 9  # 604 MB

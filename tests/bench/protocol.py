@@ -19,7 +19,7 @@ from bench.figure import Figure, Measure, interleave
 from bench.latency import at_rate, closed
 from bench.load import Target
 from sandseal_sdk.client import Client
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.crowd import idle_connections
 from support.hosts import RunningHost
 from support.http_fuzz import fuzz

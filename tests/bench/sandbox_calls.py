@@ -22,7 +22,7 @@ from sandseal_host.sandbox.compiler import Compiler
 from sandseal_host.tensors import Tensor
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.venv import NotInstallable, make_venv
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"

@@ -20,7 +20,7 @@ from sandseal_host.tensors import Tensor, pack_bytes
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.testing.cases import Value
 from sandseal_sdk.testing.oracle import Oracle
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.first_party import PLUGINS, complete
 from support.oracles import installed
 

@@ -9,7 +9,7 @@ from bench.figure import Figure, Measure, interleave
 from sandseal_host.sandbox import Plugin, SandboxEngine
 from sandseal_host.tensors import Tensor, pack_bytes
 from sandseal_sdk.build import build_plugin
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 ROUNDS = 300
 SPEC = """schema = "sandseal.plugin/1"

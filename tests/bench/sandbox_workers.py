@@ -16,7 +16,7 @@ from sandseal_host.sandbox import SandboxEngine, StagePool, WorkerPlugin, Worker
 from sandseal_host.tensors import Tensor
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
-from sandseal_signing.manifest import StageSpec
+from sandseal_signing.stage import StageSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, CALLS = 3, 300

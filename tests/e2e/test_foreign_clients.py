@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.hosts import RunningHost, running_host
 from support.onnx_models import identity, looping, mlp
 from support.venv import NotInstallable, make_venv

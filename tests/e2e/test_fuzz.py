@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.hosts import running_host
 from support.http_fuzz import fuzz
 from support.onnx_models import identity

@@ -192,7 +192,7 @@ ELSEWHERE = {
     "max_delay_us": "tests/serving/test_scheduler.py",
     "max_queue": "tests/serving/test_lane.py",
     "max_context": "tests/serving/generation",
-    "max_sequences": "tests/serving/generation",
+    "max_sequences": "tests/serving/test_sequences.py",
     "pending_mib": "tests/registry/test_pending.py",
     "disk_reserve_mib": __file__,
 }

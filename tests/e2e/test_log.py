@@ -18,9 +18,9 @@ from sandseal_signing.errors import LogForked, LogRewritten, LogShrunk, LogUnkno
 from sandseal_signing.keys import PublicKey
 from sandseal_signing.logentry import Kind
 from sandseal_signing.logproof import LogProof
-from sandseal_signing.manifest import DataType
 from sandseal_signing.note import VerifierKey
 from sandseal_signing.receipt import verify_receipt
+from sandseal_signing.tensor import DataType
 from support.onnx_models import identity, mlp
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from onnx import helper
 
 from e2e.conftest import Publisher
 from sandseal_sdk.errors import HostRefused
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.first_party import model
 from support.hosts import RunningHost, running_host
 from support.onnx_models import OnnxModel, build
@@ -43,7 +43,7 @@ def summing() -> OnnxModel:
 
 @pytest.fixture(scope="module")
 def host(lasting: Publisher, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHost]:
-    settings = {"SANDSEAL_GRPC_PORT": "0", "SANDSEAL_MAX_SEQUENCES": "4"}
+    settings = {"SANDSEAL_GRPC_PORT": "0", "SANDSEAL_MAX_SEQUENCES": "6"}  # of which one tenant has four
     with running_host(lasting.trust, tmp_path_factory.mktemp("sequences") / "data", settings) as running:
         with running.client() as client:
             state = [{"input": "sum", "output": "next"}]

@@ -16,7 +16,7 @@ from sandseal_host.errors import MemoryExhausted, ModelFailed
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import KINDS, Tensor
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support import decoders
 from support.onnx_models import OnnxModel, build, conv_net, encoder, huge, identity, looping, mlp, pair, softmax
 

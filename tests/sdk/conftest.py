@@ -9,7 +9,7 @@ from sandseal_host.sandbox import Plugin, SandboxEngine
 from sandseal_host.tensors import Tensor, pack_bytes, unpack_bytes
 from sandseal_sdk.build import BuildResult
 from sandseal_sdk.plugin.plugin_spec import LANGUAGES
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 Specs = Sequence[tuple[str, str, list[int | str]]]
 X: Specs = [("x", "FP32", ["n"])]

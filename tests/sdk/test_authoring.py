@@ -1,5 +1,7 @@
 """The authors' commands: what they print, and how they leave."""
 
+from importlib.metadata import version
+
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +17,10 @@ def folder(tmp_path):
 
 def run(*arguments):
     return CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
+
+
+def test_the_version_is_said():
+    assert run("--version").stdout == f"sandseal {version('sandseal')}\n"
 
 
 def test_each_case_has_a_line_with_what_it_took(folder):

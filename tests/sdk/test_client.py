@@ -11,6 +11,7 @@ import pytest
 import sandseal_sdk
 from sandseal_sdk import AsyncClient, Client, Patience, Tls
 from sandseal_sdk import errors as e
+from sandseal_sdk.hosts.events import EventParser
 from support.scripted_host import Scripted, document, scripted_host
 
 QUICK = Patience(tries=3, first_s=0.001, longest_s=0.002)
@@ -318,7 +319,22 @@ class TestRefusals:
         for refused in refusals(lambda client: client.models(), answer):
             assert (refused.status, refused.data) == (400, {name: 1})
 
-    @pytest.mark.parametrize("content", [b"", b"Bad Gateway", b"[]", b'"text"', b"{}", b'{"message":"x"}', b"\xff"])
+    @pytest.mark.parametrize("wait", ["\xb2", "9" * 400, "-1", "soon"])
+    def test_a_time_to_wait_that_is_none_is_not_there(self, wait):
+        answer = document({"error": "no"}, 400, Retry_After=wait)
+        for refused in refusals(lambda client: client.models(), answer):
+            assert (refused.message, refused.retry_after) == ("no", None)
+
+    @pytest.mark.parametrize("status", [b'"x"', b"[]", b"null", b"1.5"])
+    def test_an_event_with_an_odd_status_is_a_failure(self, status):
+        with pytest.raises(e.HostFailed, match="no"):
+            list(EventParser().feed(b'data: {"error":"no","status":%b}\n\n' % status))
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"Bad Gateway", b"[]", b'"text"', b"{}", b'{"message":"x"}', b"\xff", b'{"error":{"message":"x"}}',
+         b'{"error":"x","hint":[1]}'],
+    )  # fmt: skip
     def test_answers_that_are_not_ours_are_told_as_they_are(self, content):
         for refused in refusals(lambda client: client.models(), Scripted(502, (content,))):
             assert (refused.status, refused.code) == (502, "unknown")
@@ -374,6 +390,12 @@ def test_a_prefix_in_the_address_stays():
 def test_what_is_no_address(url):
     with pytest.raises(e.HostUnreachable, match="no address"):
         Client(url)
+
+
+def test_an_address_has_no_password():
+    with pytest.raises(e.HostUnreachable, match="a password in it") as error:
+        Client("http://me:secret@127.0.0.1:8000")
+    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize("token", ["two words", "line\n", "ä"])

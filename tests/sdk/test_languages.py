@@ -15,7 +15,8 @@ from sandseal_host.errors import InputRefused, PluginTrapped
 from sandseal_host.sandbox import Plugin, SandboxEngine
 from sandseal_host.tensors import Tensor, pack_bytes, unpack_bytes
 from sandseal_sdk.build import BuildResult, build_plugin
-from sandseal_signing.manifest import DataType, StageSpec, TensorSpec
+from sandseal_signing.stage import StageSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 from support.rust import find_rust_or_skip
 
 TOURS = Path(__file__).parent / "tours"

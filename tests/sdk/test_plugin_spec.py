@@ -2,7 +2,8 @@ import pytest
 
 from sandseal_sdk.errors import PluginFolderInvalid
 from sandseal_sdk.plugin.plugin_spec import read_plugin_spec
-from sandseal_signing.manifest import DataType, Limits, StageSpec, TensorSpec
+from sandseal_signing.stage import Limits, StageSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 GOOD = """
 schema = "sandseal.plugin/1"

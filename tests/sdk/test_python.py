@@ -15,7 +15,7 @@ from sandseal_sdk.build import build_plugin
 from sandseal_sdk.errors import BuildError
 from sandseal_sdk.plugin.values import numpy_type
 from sandseal_sdk.plugin.wasm_module import read_surface
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 
 pytestmark = pytest.mark.slow
 

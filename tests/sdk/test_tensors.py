@@ -83,6 +83,7 @@ def test_what_no_datatype_carries(array):
         {"name": "y", "datatype": "FP99", "shape": [2], "parameters": {"binary_data_size": 8}},
         {"name": "y", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": 3}},
         {"name": "y", "datatype": "BYTES", "shape": [3], "parameters": {"binary_data_size": 8}},
+        {"name": "y", "datatype": "BYTES", "shape": [1 << 62], "parameters": {"binary_data_size": 8}},
         {"name": "y", "datatype": "BYTES", "shape": [1], "data": [1]},
         {"name": "y", "datatype": "FP32", "shape": [2], "data": ["x"]},
         "text",
@@ -91,3 +92,10 @@ def test_what_no_datatype_carries(array):
 def test_answers_that_do_not_hold_together(output):
     with pytest.raises(AnswerInvalid):
         decode_tensors({"outputs": [output]}, memoryview(bytes(8)))
+
+
+@pytest.mark.parametrize(("shape", "data"), [([2], b"\1\0\0\0a"), ([1], b"\2\0\0\0a"), ([1], b"\1\0\0\0ab")])
+def test_texts_are_as_many_and_as_long_as_is_said(shape, data):
+    output = {"name": "y", "datatype": "BYTES", "shape": shape, "parameters": {"binary_data_size": len(data)}}
+    with pytest.raises(AnswerInvalid):
+        decode_tensors({"outputs": [output]}, memoryview(data))

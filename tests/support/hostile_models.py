@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sandseal_host.registry.sources import Upload
 from sandseal_signing.bundle import Bundle, InMemory, open_bundle
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 from sandseal_signing.verdict import Moment
 from support.bundles import seal, trust
 from support.keys import ed25519_key

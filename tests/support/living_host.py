@@ -14,7 +14,7 @@ from sandseal_host.app import Host
 from sandseal_host.registry.acceptance import Accepted
 from sandseal_host.registry.revocations import Target
 from sandseal_host.settings import Settings
-from sandseal_signing.manifest import DataType
+from sandseal_signing.tensor import DataType
 from support.bundles import seal, trust_text
 from support.hostile_models import described
 from support.keys import ed25519_key

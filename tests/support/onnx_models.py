@@ -9,7 +9,8 @@ import numpy as np
 from onnx import TensorProto, helper, load_from_string, numpy_helper
 
 from sandseal_host.tensors import KINDS
-from sandseal_signing.manifest import Batching, DataType, ModelSpec, TensorSpec
+from sandseal_signing.manifest import Batching, ModelSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 Axes = tuple[int | str, ...]
 

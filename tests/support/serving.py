@@ -18,7 +18,9 @@ from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.states import ModelState
 from sandseal_host.serving.ticket import Ticket
 from sandseal_host.tensors import Tensor
-from sandseal_signing.manifest import Batching, DataType, Manifest, ModelSpec, StageSpec, TensorSpec
+from sandseal_signing.manifest import Batching, Manifest, ModelSpec
+from sandseal_signing.stage import StageSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 NEVER = float("inf")
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from sandseal_sdk.bundles.graph import summarise
 from sandseal_sdk.bundles.keyfiles import write_key_pair
-from sandseal_sdk.errors import FileExists, PluginFolderInvalid
+from sandseal_sdk.errors import FileExists, ModelUnreadable, PluginFolderInvalid
 from sandseal_signing.keys import PrivateKey, PublicKey
-from sandseal_signing.manifest import SCHEMA, parse_manifest, render_manifest
+from sandseal_signing.manifest import SCHEMA, Manifest, parse_manifest, render_manifest
 from sandseal_signing.names import is_model_name
 
 if TYPE_CHECKING:
@@ -125,6 +125,22 @@ def _asset(spec: "PluginSpec", name: str, assets: Mapping[str, Path]) -> Path:
     return path
 
 
+def read_manifest(bundle: Path) -> Manifest:
+    """What a bundle folder says of itself.
+
+    Raises:
+        ModelUnreadable: it has no bundle.json that can be read.
+        ManifestInvalid: what it says is not right.
+    """
+    try:
+        return parse_manifest((bundle / "bundle.json").read_bytes())
+    except OSError as error:
+        raise ModelUnreadable(
+            f"{bundle} is no bundle folder: its bundle.json cannot be read ({error.strerror})",
+            hint="`sandseal init`, `export` and `import` write such folders",
+        ) from None
+
+
 def write_trust(path: Path, bundle: Path, keys: dict[str, PublicKey], *, holder: str) -> Path:
     """Write a starter trust policy: these keys may publish what the bundle folder holds, and nothing more.
 
@@ -134,7 +150,7 @@ def write_trust(path: Path, bundle: Path, keys: dict[str, PublicKey], *, holder:
         keys: public keys by the name that they get in the policy.
         holder: who holds them.
     """
-    manifest = parse_manifest((bundle / "bundle.json").read_bytes())
+    manifest = read_manifest(bundle)
     imports = sorted({name for stage in manifest.stages for name in stage.imports})
     memory = max((stage.limits.memory_mib for stage in manifest.stages), default=64)
     time = max((stage.limits.time_ms for stage in manifest.stages), default=1000)

@@ -114,7 +114,7 @@ def test_what_is_damaged_is_said(file: str, content: str, why: str, folder: Path
     [
         ("tokenizer.json", ModelUnsupported, "has no tokenizer.json"),
         ("model.safetensors", ModelUnreadable, "model.safetensors cannot be read as safetensors"),
-        ("config.json", ModelUnreadable, "config.json says nothing for architectures"),
+        ("config.json", ModelUnreadable, "has no config.json"),
     ],
 )
 def test_what_is_missing_is_said(file: str, error: type[Exception], why: str, folder: Path) -> None:

@@ -14,7 +14,8 @@ from sandseal_sdk.exporting import export
 from sandseal_sdk.exporting.comparison import compare
 from sandseal_sdk.exporting.onnx_source import OnnxSource
 from sandseal_sdk.exporting.samples import Arrays, random_arrays, read_arrays, read_input
-from sandseal_signing.manifest import DataType, TensorSpec, parse_manifest
+from sandseal_signing.manifest import parse_manifest
+from sandseal_signing.tensor import DataType, TensorSpec
 from support.onnx_models import build, identity, mlp
 
 

@@ -52,6 +52,7 @@ def test_what_cannot_be_exported(tmp_path: Path) -> None:
         SklearnSource(Ridge())
     with pytest.raises(ExportFailed, match="skl2onnx"):
         export(SklearnSource(DBSCAN().fit(X)), tmp_path / "out", name="x", tolerance=1)
-    (tmp_path / "broken.joblib").write_bytes(b"nothing")
-    with pytest.raises(ModelUnreadable):
-        SklearnSource.load(tmp_path / "broken.joblib")
+    for damaged in (b"nothing", b"x\n"):  # as pickle, and as zlib
+        (tmp_path / "broken.joblib").write_bytes(damaged)
+        with pytest.raises(ModelUnreadable):
+            SklearnSource.load(tmp_path / "broken.joblib")

@@ -10,13 +10,14 @@ from typer.testing import CliRunner
 pytest.importorskip("onnx_ir")
 
 from sandseal_sdk.cli import build_app
-from sandseal_sdk.errors import ExportDiffers, FileExists, InputInvalid
+from sandseal_sdk.errors import ExportDiffers, ExportFailed, FileExists, InputInvalid
 from sandseal_sdk.exporting.comparison import Graph
 from sandseal_sdk.exporting.variants import add_variant, offered
 from sandseal_sdk.publish import write_bundle
 from sandseal_signing.manifest import parse_manifest
 from sandseal_signing.variants import Precision, VariantSpec
-from support.onnx_models import mlp
+from support.manifests import changed, generating
+from support.onnx_models import identity, mlp
 
 ROWS = [{"x": np.random.default_rng(0).standard_normal((6, 256)).astype(np.float32)}]
 
@@ -72,6 +73,22 @@ def test_what_cannot_be_made() -> None:
     assert offered("int8") is Precision.INT8
     with pytest.raises(InputInvalid, match="cannot be made"):
         offered("fp32")
+
+
+def test_what_would_change_nothing_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "same.onnx").write_bytes(identity().data)
+    folder = write_bundle(tmp_path / "same.onnx", tmp_path / "same", name="acme.same")
+    with pytest.raises(ExportFailed, match="no matrix"):
+        add_variant(folder, Precision.INT8, [{"x": ROWS[0]["x"]}], 0.05)
+    assert sorted(path.name for path in folder.iterdir()) == ["bundle.json", "model.onnx"]
+
+
+def test_folders_that_the_command_refuses(bundle: Path) -> None:
+    arguments = ["variants", str(bundle), "--precision", "int8"]
+    (bundle / "bundle.json").write_text(json.dumps(changed(generating())))
+    assert "when it is imported" in str(CliRunner().invoke(build_app(), arguments).exception)
+    (bundle / "bundle.json").unlink()
+    assert "is no bundle folder" in str(CliRunner().invoke(build_app(), arguments).exception)
 
 
 def test_the_command(bundle: Path) -> None:

@@ -64,7 +64,7 @@ def domains(model: Any) -> list[str]:
     """The operator domains that a graph uses, in order."""
     nodes = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     own = {function.domain for function in model.functions}
-    return sorted({_domain(node.domain) for node in _walk(nodes)} - own or {""})
+    return sorted({_domain(node.domain) for node in walk_nodes(nodes)} - own or {""})
 
 
 def external_files(model: Any) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _walk(nodes: list[Any]) -> Iterator[Any]:
+def walk_nodes(nodes: list[Any]) -> Iterator[Any]:
     """Every node, those of subgraphs included."""
     while nodes:
         node = nodes.pop()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sandseal_sdk.console import note, out, table
+from sandseal_sdk.errors import ExportFailed
 
 if TYPE_CHECKING:
     from sandseal_sdk.exporting import Source
@@ -102,10 +103,15 @@ def add_variants(
     from sandseal_sdk.exporting import variants
     from sandseal_sdk.exporting.onnx_source import OnnxSource
     from sandseal_sdk.exporting.samples import random_samples, read_arrays
-    from sandseal_signing.manifest import parse_manifest
+    from sandseal_sdk.publish import read_manifest
 
-    model = folder / parse_manifest((folder / "bundle.json").read_bytes()).model.file
-    source = OnnxSource(model)
+    manifest = read_manifest(folder)
+    if manifest.generation:
+        raise ExportFailed(
+            f"{folder} holds a language model, whose precision is chosen when it is imported",
+            hint="import it again with another --weights",
+        )
+    source = OnnxSource(folder / manifest.model.file)
     inputs = [read_arrays(path, source.inputs) for path in samples] or random_samples(source.inputs, source.sizes)
     for name in precision:
         variant = variants.add_variant(folder, variants.offered(name), inputs, tolerance)
@@ -133,5 +139,5 @@ def _export(source: "Source", folder: Path, name: str | None, samples: list[Path
     for choice in exported.choices:
         note(choice)
     _show("against the source", exported.differences)
-    note("next:")
+    note("next, with a key from `sandseal keygen` and a policy from `sandseal trust new`:")
     out.print(f"sandseal pack {folder} --key KEY")

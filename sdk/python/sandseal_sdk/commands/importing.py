@@ -12,7 +12,7 @@ from sandseal_sdk.decoders.precision import Precision
 if TYPE_CHECKING:
     from sandseal_sdk.decoders.source import DecoderSource
 
-Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False)]
+Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The model's folder.")]
 Output = Annotated[Path, typer.Option("--out", "-o", help="The bundle folder to write; must not be there yet.")]
 Name = Annotated[str | None, typer.Option(help="The model's name; made from the file's when absent.")]
 Weights = Annotated[Precision, typer.Option(help="What weights are kept in; what ends in f16 is for CUDA.")]
@@ -82,14 +82,14 @@ def import_gguf(
 def import_hf(
     folder: Folder, output: Output, name: Name = None, weights: Weights = Precision.F32, context: Context = None
 ) -> None:
-    """Write a language model out of a folder with config.json, safetensors and tokenizer.json as such a bundle."""
+    """Write a language model out of a folder with config.json, safetensors and tokenizer.json, likewise."""
     from sandseal_sdk.decoders.hf_source import HfSource
 
     _import_decoder(HfSource(folder), folder, output, name, weights, context)
 
 
 def import_genai(folder: Folder, output: Output, name: Name = None) -> None:
-    """Copy what onnxruntime-genai's model builder made of a language model into such a bundle."""
+    """Copy what onnxruntime-genai's model builder made of a language model, likewise."""
     from sandseal_sdk import publish
     from sandseal_sdk.decoders.genai_folder import copy_decoder
 
@@ -111,7 +111,7 @@ def _import_decoder(
 
 
 def _next(output: Path) -> None:
-    note(f"{_size(output)} bytes; next:")
+    note(f"{_size(output):,} bytes; next, with a key from `sandseal keygen` and a policy from `sandseal trust new`:")
     out.print(f"sandseal pack {output} --key KEY")
 
 

@@ -16,6 +16,7 @@ from sandseal_signing.pack import Contents, list_folder, pack_folder, read_seal,
 from sandseal_signing.trust import TrustPolicy
 from sandseal_signing.verdict import Verdict
 
+SealFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A .seal file.")]
 Keys = Annotated[list[Path], typer.Option("--key", help="Private key to sign with; may be given several times.")]
 OmsKeys = Annotated[
     list[Path], typer.Option("--oms-key", help="P-256 or P-384 key, for a co-signature that stock OMS tools verify.")
@@ -92,7 +93,7 @@ def pack(
 
 
 def sign(
-    seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    seal: SealFile,
     key: Keys = [],  # noqa: B006
     oms_key: OmsKeys = [],  # noqa: B006
     output: Annotated[Path | None, typer.Option("--out", "-o", help="Instead of changing the file.")] = None,
@@ -121,7 +122,7 @@ def sign(
     _report(output or seal, contents)
 
 
-def show(seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)]) -> None:
+def show(seal: SealFile) -> None:
     """Show what a .seal file holds and who signed it; trusts nobody and says nothing about trust."""
     with seal.open("rb", buffering=0) as file, byte_progress("reading", seal.stat().st_size) as advance:
         contents = read_seal(file, advance)

@@ -22,6 +22,7 @@ from sandseal_signing.envelope import Envelope, parse_signatures
 from sandseal_signing.pack import Progress
 from sandseal_signing.seal import SealReader
 
+Model = Annotated[str, typer.Argument(help="The model's name.")]
 Version = Annotated[int | None, typer.Option(help="A version; the one that serves when absent.")]
 
 
@@ -62,7 +63,7 @@ def login(
 
 
 def push(
-    seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A .seal file, or a detached .sig.")],
     resume: Annotated[
         bool | None,
         typer.Option(
@@ -91,7 +92,7 @@ def push(
 
 
 def call(
-    model: str,
+    model: Model,
     file: Annotated[
         Path | None, typer.Argument(exists=True, dir_okay=False, help="The input; standard input when absent.")
     ] = None,
@@ -126,34 +127,44 @@ def models(context: ContextName = "default") -> None:
     table("", ["model", "version", "state", "reason"], rows)
 
 
-def load(model: str, version: Version = None, context: ContextName = "default") -> None:
+def load(
+    model: Model,
+    version: Annotated[int | None, typer.Option(help="A version; all that the host's policy says when absent.")] = None,
+    context: ContextName = "default",
+) -> None:
     """Serve an accepted version; returns when it is ready."""
     with connect(context) as client:
         client.load(model, version)
     note(f"{model} is ready")
 
 
-def unload(model: str, context: ContextName = "default") -> None:
+def unload(model: Model, context: ContextName = "default") -> None:
     """Stop serving a model; returns when its memory is back."""
     with connect(context) as client:
         client.unload(model)
     note(f"{model} is unloaded")
 
 
-def queue(model: str, version: Version = None, context: ContextName = "default") -> None:
-    """Show what waits for a model, and why its last batches were cut: full, delay, deadline, bucket or idle."""
+def queue(model: Model, version: Version = None, context: ContextName = "default") -> None:
+    """Show what waits for a model, and why its last batches were cut: full, delay, deadline, bucket or idle.
+
+    A model that generates text has no batches.
+    """
     with connect(context) as client:
         found = client.queue(model, version)
     waiting = ", ".join(f"{count} {name}" for name, count in found["waiting"].items() if count) or "nothing"
-    bounds = f"{found['max_rows']} rows, {found['max_delay_us']} us, {found['instances']} at once"
-    note(f"{model} version {found['version']} ({bounds}): {waiting} waiting, {found['running']} running")
+    bounds = f" ({found['max_rows']} rows, {found['max_delay_us']} us, {found['instances']} at once)"
+    shown = bounds if found["batches"] else ""
+    out.print(f"{model} version {found['version']}{shown}: {waiting} waiting, {found['running']} running", markup=False)
+    if not found["batches"]:
+        return
     rows = [[c["reason"], str(c["requests"]), str(c["rows"]), f"{c['waited_ms']:g}"] for c in found["batches"]]
     table("", ["cut", "requests", "rows", "oldest waited ms"], rows)
 
 
 def record(
-    model: str,
-    seconds: Annotated[float, typer.Option(help="How long; at most an hour.")] = 60.0,
+    model: Model,
+    seconds: Annotated[float, typer.Option(min=0, max=3600, help="How long.")] = 60.0,
     output: Annotated[Path, typer.Option("--out", "-o", help="The profile to write, for `sandseal tune`.")] = Path(
         "profile.json"
     ),

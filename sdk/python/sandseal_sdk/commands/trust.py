@@ -1,4 +1,4 @@
-"""For operators: trust add, list, check, explain, revoke, sign, replace, permit."""
+"""For operators: trust new, add, list, check, explain, revoke, sign, replace, permit."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -6,11 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from sandseal_sdk import publish
+from sandseal_sdk.bundles.keyfiles import read_public_key
 from sandseal_sdk.bundles.trust_file import Enrolment, enrol
 from sandseal_sdk.commands.connection import ContextName, connect
 from sandseal_sdk.commands.permit import permit
 from sandseal_sdk.commands.publishing import key_reader, load_policy, read_key
 from sandseal_sdk.console import note, out, table
+from sandseal_sdk.errors import FileExists
 from sandseal_signing.document import TRUST_TYPE, Document
 from sandseal_signing.errors import PolicyInvalid
 from sandseal_signing.explain import explain
@@ -28,11 +31,27 @@ Offline = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the group."""
     group = typer.Typer(help="See, check and change who is trusted.", no_args_is_help=True)
-    for command in (add, check, explain_key, list_policy, permit, replace, revoke, sign):
+    for command in (new, add, check, explain_key, list_policy, permit, replace, revoke, sign):
         group.command({"explain_key": "explain", "list_policy": "list"}.get(command.__name__, command.__name__))(
             command
         )
     app.add_typer(group, name="trust")
+
+
+def new(
+    path: Annotated[Path, typer.Argument(help="The trust policy file to write; must not be there yet.")],
+    bundle: Annotated[
+        Path, typer.Option(exists=True, file_okay=False, help="A bundle folder; its name, limits and domains are let.")
+    ],
+    key: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The publisher's public key.")],
+    holder: Annotated[str, typer.Option(help="The person or team that holds it.")] = "me",
+) -> None:
+    """Write a trust file by which one key may publish what a bundle folder holds, and nothing more."""
+    if path.exists():
+        raise FileExists(f"{path} is already there", hint="`sandseal trust add` enrols a key in it")
+    publish.write_trust(path, bundle, {"publisher": read_public_key(key)}, holder=holder)
+    note("next:")
+    out.print(f"sandseal serve --trust {path}")
 
 
 def add(

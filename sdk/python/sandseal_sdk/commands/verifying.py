@@ -9,7 +9,7 @@ import typer
 
 from sandseal_sdk.bundles import verification
 from sandseal_sdk.bundles.verification import Report
-from sandseal_sdk.commands.publishing import load_policy, print_verdict
+from sandseal_sdk.commands.publishing import SealFile, load_policy, print_verdict
 from sandseal_sdk.console import byte_progress, out
 from sandseal_sdk.errors import FileExists
 from sandseal_signing.errors import SandsealError
@@ -50,7 +50,7 @@ def verify(
 
 
 def unpack(
-    seal: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    seal: SealFile,
     folder: Annotated[Path, typer.Argument(help="Where to; must not be there yet.")],
 ) -> None:
     """Write a .seal file's contents into a new folder, for tools that want files; trusts nobody."""

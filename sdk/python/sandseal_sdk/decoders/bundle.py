@@ -11,9 +11,10 @@ from sandseal_sdk.decoders.precision import Precision
 from sandseal_sdk.decoders.source import DecoderSource, TextParts
 from sandseal_sdk.decoders.weight_file import WeightFile
 from sandseal_sdk.errors import FileExists, ModelUnsupported
-from sandseal_signing.manifest import SCHEMA, TEXT_INPUT, TEXT_OUTPUT, TensorSpec, render_manifest
+from sandseal_signing.manifest import SCHEMA, TEXT_INPUT, TEXT_OUTPUT, render_manifest
 from sandseal_signing.names import MANIFEST
 from sandseal_signing.pack import Progress
+from sandseal_signing.tensor import TensorSpec
 
 GRAPH, WEIGHTS, TOKENIZER, TEMPLATE = "model.onnx", "model.onnx.data", "tokenizer.json", "chat_template.jinja"
 

@@ -24,8 +24,8 @@ class Facts:
         self._values, self._where, self._prefix = values, where, prefix
 
     @classmethod
-    def load(cls, path: Path) -> "Facts":
-        """A file with a JSON object; an absent file says nothing.
+    def load(cls, path: Path, *, needed: bool = False) -> "Facts":
+        """A file with a JSON object; an absent file says nothing, unless it is needed.
 
         Raises:
             ModelUnreadable: it cannot be read, or holds something else.
@@ -33,6 +33,8 @@ class Facts:
         try:
             values = json.loads(path.read_bytes())
         except FileNotFoundError:
+            if needed:
+                raise ModelUnreadable(f"{path.parent} has no {path.name}", hint="give the model's own folder") from None
             values = {}
         except (OSError, ValueError, RecursionError) as error:
             raise ModelUnreadable(f"{path} cannot be read as JSON: {error}") from None

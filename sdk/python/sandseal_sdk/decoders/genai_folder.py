@@ -35,7 +35,7 @@ def copy_decoder(folder: Path, out: Path, *, name: str, progress: Progress = lam
         ModelUnreadable: a file is missing or damaged.
         ModelUnsupported: not a decoder that keeps its keys and values in place.
     """
-    config = Facts.load(folder / _CONFIG).child("model")
+    config = Facts.load(folder / _CONFIG, needed=True).child("model")
     decoder = config.child("decoder")
     for key, wanted in _INPUTS.items():
         if (found := decoder.child("inputs").text(key)) != wanted:

@@ -69,7 +69,7 @@ class HfSource:
             ModelUnreadable: a file is missing or damaged.
             ModelUnsupported: an architecture or a tokenizer that cannot be imported.
         """
-        config = Facts.load(folder / "config.json")
+        config = Facts.load(folder / "config.json", needed=True)
         architecture = next(iter(config.list_of("architectures", str)), "none")
         if architecture not in ARCHITECTURES:
             raise ModelUnsupported(

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandseal_sdk.exporting.comparison import OutputDifference
-from sandseal_signing.manifest import TensorSpec, parse_manifest
+from sandseal_signing.manifest import parse_manifest
 from sandseal_signing.names import MANIFEST
+from sandseal_signing.tensor import TensorSpec
 
 
 def model_card(

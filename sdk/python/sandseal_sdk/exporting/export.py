@@ -13,7 +13,7 @@ from sandseal_sdk.errors import ExportDiffers, FileExists
 from sandseal_sdk.exporting.card import model_card
 from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare
 from sandseal_sdk.exporting.samples import Arrays, random_samples
-from sandseal_signing.manifest import TensorSpec
+from sandseal_signing.tensor import TensorSpec
 
 CARD = "README.md"
 

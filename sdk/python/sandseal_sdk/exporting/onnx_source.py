@@ -14,7 +14,7 @@ from sandseal_sdk.bundles.graph import summarise
 from sandseal_sdk.errors import ExportFailed, ModelUnreadable
 from sandseal_sdk.exporting.comparison import Graph
 from sandseal_sdk.exporting.samples import Arrays
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _EXAMPLE_ROWS, _EXAMPLE_SIZE = 2, 16
 

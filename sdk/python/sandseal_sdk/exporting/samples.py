@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sandseal_sdk.errors import InputInvalid
 from sandseal_sdk.plugin.values import numpy_type
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _WRITTEN = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<dtype>[A-Z0-9]+):(?P<axes>[\w=,]*)\Z", re.ASCII)
 _AXIS = re.compile(r"(?P<size>[1-9]\d*)\Z|(?P<name>[A-Za-z_]\w*)(=(?P<example>[1-9]\d*))?\Z", re.ASCII)

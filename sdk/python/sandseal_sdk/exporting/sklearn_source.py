@@ -13,7 +13,7 @@ from sklearn.base import is_classifier, is_regressor
 
 from sandseal_sdk.errors import ExportFailed, ModelUnreadable
 from sandseal_sdk.exporting.samples import Arrays
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 
 class SklearnSource:
@@ -44,9 +44,10 @@ class SklearnSource:
             ModelUnreadable: not such a file.
         """
         try:
-            return cls(joblib.load(path), opset=opset)
-        except (OSError, EOFError, ValueError, KeyError, AttributeError, ImportError) as error:
-            raise ModelUnreadable(f"{path} cannot be read by joblib: {error}") from None
+            estimator = joblib.load(path)
+        except Exception as error:  # whatever the file's bytes make of unpickling
+            raise ModelUnreadable(f"{path} cannot be read by joblib: {type(error).__name__}: {error}") from None
+        return cls(estimator, opset=opset)
 
     def write(self, path: Path) -> Sequence[str]:
         """Convert it with skl2onnx."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sandseal_sdk.errors import ExportFailed, InputInvalid, ModelUnreadable
 from sandseal_sdk.exporting.samples import Arrays, random_arrays
 from sandseal_sdk.toolchains.plugin_module import load_plugin
-from sandseal_signing.manifest import TensorSpec
+from sandseal_signing.tensor import TensorSpec
 
 OPSET = 20  # what torch's exporter writes best and every ONNX Runtime that a host may have runs (1.17 and newer)
 

@@ -11,7 +11,8 @@ import onnx
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-from sandseal_sdk.errors import ExportDiffers, FileExists, InputInvalid
+from sandseal_sdk.bundles.graph import walk_nodes
+from sandseal_sdk.errors import ExportDiffers, ExportFailed, FileExists, InputInvalid
 from sandseal_sdk.exporting.card import comparison_table
 from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare
 from sandseal_sdk.exporting.samples import Arrays
@@ -69,6 +70,7 @@ def add_variant(folder: Path, precision: Precision, samples: Sequence[Arrays], t
 
     Raises:
         FileExists: the bundle has such a variant.
+        ExportFailed: the precision would change nothing of the graph.
         ExportDiffers: it is farther off; nothing is left behind.
     """
     recipe, manifest = _RECIPES[precision], parse_manifest((folder / MANIFEST).read_bytes())
@@ -137,6 +139,8 @@ def _eight_bits(model: onnx.ModelProto) -> onnx.ModelProto:
     quantizer = MatMulNBitsQuantizer(model, bits=8, block_size=_BLOCK, is_symmetric=True, accuracy_level=4)
     quantizer.process()
     quantised: onnx.ModelProto = quantizer.model.model
+    if not any(node.op_type == "MatMulNBits" for node in walk_nodes([*quantised.graph.node])):
+        raise ExportFailed("the graph multiplies by no matrix that could be kept in 8 bits", hint="leave int8 out")
     return quantised
 
 

@@ -1,6 +1,7 @@
 """A host's answer, and what a refusal among them is raised as."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ _FAMILIES: dict[int, type[HostRefused]] = {
     401: NotAllowed, 403: NotAllowed, 404: NotFound, 408: DeadlinePassed, 409: HostConflict, 410: NotFound,
     429: HostBusy, 501: RequestRefused, 503: HostBusy, 504: DeadlinePassed,
 }  # fmt: skip
+_SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,9 @@ def refusal(status: int, content: bytes, headers: Mapping[str, str]) -> HostRefu
     try:
         facts = json.loads(content)
         message, code, hint = facts.pop("error"), facts.pop("code", "unknown"), facts.pop("hint", None)
-    except (ValueError, KeyError, AttributeError, TypeError):
+        if not all(isinstance(each, str) for each in (message, code, hint or "")):
+            raise ValueError(content)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         facts, code, hint = {}, "unknown", None
         message = content[:200].decode("utf-8", errors="replace") or f"status {status}"
     wait = headers.get("retry-after", "")
@@ -73,7 +77,7 @@ def refusal(status: int, content: bytes, headers: Mapping[str, str]) -> HostRefu
         status=status,
         code=code,
         hint=hint,
-        retry_after=float(wait) if wait.replace(".", "", 1).isdigit() else None,
+        retry_after=float(wait) if _SECONDS.fullmatch(wait) else None,
         request_id=headers.get("x-request-id"),
         facts=facts,
     )

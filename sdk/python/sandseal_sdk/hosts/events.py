@@ -40,5 +40,6 @@ def _document(data: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise AnswerInvalid(f"an event is no JSON object: {data[:80]!r}")
     if "error" in document:
-        raise refusal(int(document.get("status", 500)), data, {})
+        status = document.get("status")
+        raise refusal(status if type(status) is int else 500, data, {})
     return document

@@ -135,6 +135,8 @@ def answer_of(response: httpcore.Response) -> Answer:
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
+        if "@" in parts.netloc:  # which would be left out of requests, and shown in messages
+            raise HostUnreachable("the address has a name or a password in it", hint="give a token instead")
         if parts.scheme in ("http", "https") and parts.port != 0 and _name(parts):
             return parts
     except ValueError:

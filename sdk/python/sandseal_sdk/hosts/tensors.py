@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Mapping
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from sandseal_sdk.errors import AnswerInvalid, TensorInvalid
@@ -96,8 +95,9 @@ def _of_bytes(kind: str, shape: list[int], data: memoryview) -> "NDArray[Any]":
     import numpy as np
 
     if kind == "BYTES":
-        items = np.empty(prod(shape), object)
-        items[:] = list(_split(data))
+        texts = _split(data)
+        items = np.empty(len(texts), object)
+        items[:] = texts
         return items.reshape(shape)
     if kind == "BF16":
         halves = np.frombuffer(data, "<u2").astype(np.uint32)
@@ -111,6 +111,8 @@ def _split(data: memoryview) -> list[bytes]:
         (length,) = struct.unpack_from("<I", data, at)
         at += 4 + length
         items.append(bytes(data[at - length : at]))
+    if at != len(data):
+        raise ValueError("an element reaches beyond the data")
     return items
 
 

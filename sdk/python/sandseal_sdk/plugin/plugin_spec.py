@@ -8,9 +8,9 @@ from typing import Any
 
 from sandseal_sdk.errors import PluginFolderInvalid
 from sandseal_signing.errors import SandsealError
-from sandseal_signing.manifest import StageSpec, read_stage
 from sandseal_signing.names import is_model_name
 from sandseal_signing.schema import Node
+from sandseal_signing.stage import StageSpec, read_stage
 
 FILE = "plugin.toml"
 SCHEMA = "sandseal.plugin/1"

@@ -15,7 +15,7 @@ from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.plugin.preinit import State
 from sandseal_sdk.plugin.values import Value
 from sandseal_signing.errors import SandsealError
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 if TYPE_CHECKING:
     from sandseal_host.sandbox import Instance

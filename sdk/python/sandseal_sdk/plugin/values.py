@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sandseal_sdk.errors import CaseInvalid
-from sandseal_signing.manifest import DataType, TensorSpec
 from sandseal_signing.schema import Node
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _MOST_INLINE = 64  # elements that a case holds itself; more become a file
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.plugin.values import Value
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 
 def differences(

@@ -11,7 +11,7 @@ from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.plugin.values import Value, numpy_type
 from sandseal_sdk.toolchains.plugin_module import load_plugin, own_namespaces
 from sandseal_sdk.toolchains.signature import is_single, read_settings
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _PYTHON_NUMBERS = (DataType.BOOL, DataType.INT64, DataType.FP64)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from sandseal_sdk.errors import BuildError
 from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.toolchains.signature import Setting, inner_kind, is_single
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 # C++ and Pythran names of what an array may hold.
 _TYPES = {

@@ -17,7 +17,7 @@ from sandseal_sdk.plugin.byte_text import as_byte_text
 from sandseal_sdk.plugin.plugin_spec import PluginSpec
 from sandseal_sdk.plugin.values import numpy_type
 from sandseal_sdk.toolchains.plugin_source import Unsupported, parse_source
-from sandseal_signing.manifest import DataType, TensorSpec
+from sandseal_signing.tensor import DataType, TensorSpec
 
 _SCALARS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "str"}
 
