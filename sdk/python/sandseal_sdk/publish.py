@@ -38,8 +38,13 @@ class Workspace:
 def name_of(model: Path) -> str:
     """A valid model name made from the name of a file or folder."""
     stem = model.resolve().name if model.is_dir() else model.stem
-    name = re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")
-    return name if is_model_name(name) else "model"
+    return as_name(stem) or "model"
+
+
+def as_name(text: str) -> str:
+    """A valid model name made from some text; empty where there is none in it."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
+    return name if is_model_name(name) else ""
 
 
 def write_bundle(

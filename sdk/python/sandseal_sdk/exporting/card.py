@@ -8,6 +8,8 @@ from sandseal_signing.manifest import parse_manifest
 from sandseal_signing.names import MANIFEST
 from sandseal_signing.tensor import TensorSpec
 
+CARD = "README.md"
+
 
 def model_card(
     name: str,

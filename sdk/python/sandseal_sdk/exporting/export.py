@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from sandseal_sdk import publish
 from sandseal_sdk.errors import ExportDiffers, FileExists
-from sandseal_sdk.exporting.card import model_card
+from sandseal_sdk.exporting.card import CARD, model_card
 from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare
 from sandseal_sdk.exporting.samples import Arrays, random_samples
 from sandseal_signing.tensor import TensorSpec
-
-CARD = "README.md"
 
 
 class Source(Protocol):

@@ -13,10 +13,8 @@ from onnx import version_converter
 from sandseal_sdk.bundles.graph import summarise
 from sandseal_sdk.errors import ExportFailed, ModelUnreadable
 from sandseal_sdk.exporting.comparison import Graph
-from sandseal_sdk.exporting.samples import Arrays
+from sandseal_sdk.exporting.samples import Arrays, example_size
 from sandseal_signing.tensor import DataType, TensorSpec
-
-_EXAMPLE_ROWS, _EXAMPLE_SIZE = 2, 16
 
 
 class OnnxSource:
@@ -43,7 +41,7 @@ class OnnxSource:
         self.description = f"the ONNX file {path.name} of {self._model.producer_name or 'an unnamed producer'}"
         self.inputs: Sequence[TensorSpec] = [self._spec(tensor) for tensor in summarise(path).model["inputs"]]
         axes = {axis for spec in self.inputs for axis in spec.shape if isinstance(axis, str)}
-        self.sizes: Mapping[str, int] = {a: _EXAMPLE_ROWS if a == "batch" else _EXAMPLE_SIZE for a in axes}
+        self.sizes: Mapping[str, int] = {axis: example_size(axis) for axis in axes}
 
     def write(self, path: Path) -> Sequence[str]:
         """Write the file, changed as asked."""

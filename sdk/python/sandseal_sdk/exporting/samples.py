@@ -38,8 +38,13 @@ def read_input(written: str) -> tuple[TensorSpec, dict[str, int]]:
     for axis in filter(None, axes):
         shape.append(int(axis["size"]) if axis["size"] else axis["name"])
         if axis["name"]:
-            sizes[axis["name"]] = int(axis["example"] or (_EXAMPLE_ROWS if axis["name"] == "batch" else _EXAMPLE_SIZE))
+            sizes[axis["name"]] = int(axis["example"] or example_size(axis["name"]))
     return TensorSpec(match["name"], DataType(match["dtype"]), tuple(shape)), sizes
+
+
+def example_size(axis: str) -> int:
+    """What a free axis is tried with where nobody says."""
+    return _EXAMPLE_ROWS if axis == "batch" else _EXAMPLE_SIZE
 
 
 def random_arrays(inputs: Sequence[TensorSpec], sizes: Mapping[str, int], seed: int) -> Arrays:

@@ -13,14 +13,13 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from sandseal_sdk.bundles.graph import walk_nodes
 from sandseal_sdk.errors import ExportDiffers, ExportFailed, FileExists, InputInvalid
-from sandseal_sdk.exporting.card import comparison_table
+from sandseal_sdk.exporting.card import CARD, comparison_table
 from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare
 from sandseal_sdk.exporting.samples import Arrays
 from sandseal_signing.manifest import Manifest, parse_manifest, render_manifest
 from sandseal_signing.names import MANIFEST
 from sandseal_signing.variants import Precision
 
-CARD = "README.md"
 _LARGE = 1 << 30  # bytes of weights that go beside the graph, since one protobuf file has at most 2 GiB
 _BLOCK = 32
 

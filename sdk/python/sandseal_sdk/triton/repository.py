@@ -1,17 +1,17 @@
 """A model repository: a folder per model, with config.pbtxt and a folder per version."""
 
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sandseal_sdk import publish
 from sandseal_sdk.bundles.graph import GraphSummary, summarise
 from sandseal_sdk.errors import FileExists, RepositoryInvalid
 from sandseal_sdk.triton.config import TritonConfig, read_config
 from sandseal_signing.manifest import SCHEMA, render_manifest
-from sandseal_signing.names import MANIFEST, is_model_name
+from sandseal_signing.names import MANIFEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ def _import_model(folder: Path, out: Path) -> ImportedModel:
 
 
 def _name(theirs: str) -> str:
-    name = re.sub(r"[^a-z0-9._-]+", "-", theirs.lower()).strip("-._")
-    if not is_model_name(name):
+    name = publish.as_name(theirs)
+    if not name:
         raise RepositoryInvalid(f"the model name {theirs!r} cannot be made into one of a bundle", hint="rename it")
     return name
 
