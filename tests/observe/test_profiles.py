@@ -73,7 +73,7 @@ def test_a_thread_that_rests_is_one_sample(profiles):
     thread = threading.Thread(target=linger, args=(done,), name="lingering")
     thread.start()
     time.sleep(1.2)  # a busy machine starts threads late
-    keep(profiles, finished(seconds=0.2))
+    keep(profiles, finished(seconds=0.25))
     done.set()
     thread.join()
     document = orjson.loads(profiles.profiles()[0].document)

@@ -130,7 +130,7 @@ def grpc():
                 check(name, answer, f"grpc {coding}")
         slow = over_grpc.InferInput("rounds", [1, 1], "INT64")
         slow.set_data_from_numpy(np.array([[2_000_000_000]]))
-        refuses(lambda: client.infer("acme.loop", [slow], headers=known(), client_timeout=0.5), "Deadline")
+        refuses(lambda: client.infer("acme.loop", [slow], headers=known(), client_timeout=0.5), "DEADLINE_EXCEEDED")
         worked.append("grpc timeout")
         answers = queue.SimpleQueue()
         client.start_stream(lambda result, error: answers.put(error or result), headers=known())
