@@ -1,0 +1,189 @@
+"""One bundle's sessions and stages, as they are built."""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from sandseal_host.errors import ModelInvalid, OperatorError
+from sandseal_host.loader.built import Built, BuiltDecoder, BuiltModel
+from sandseal_host.loader.tools import Tools
+from sandseal_host.runtime.decoder import Decoder
+from sandseal_host.runtime.decoder_signature import DecoderSignature
+from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.replicas import Replicas
+from sandseal_host.runtime.session import Session
+from sandseal_host.runtime.variants import file_bytes
+from sandseal_host.sandbox.logits import logits_assets
+from sandseal_host.sandbox.runners import StageRunner
+from sandseal_host.sandbox.text import TextFiles, TextLimits, TextWorker
+from sandseal_host.serving.generation.settings import GenerationSettings
+from sandseal_host.serving.generation.text import Text
+from sandseal_host.serving.guarded_stage import GuardedStage
+from sandseal_host.stages import LoadStage
+from sandseal_signing.generation import GenerationSpec
+from sandseal_signing.manifest import Manifest, ModelSpec
+from sandseal_signing.stage import StageSpec
+from sandseal_signing.variants import VariantSpec
+
+_log = logging.getLogger(__name__)
+
+
+class Assembly:
+    """Builds one bundle; everything here blocks.
+
+    Args:
+        tools: what it is built with.
+        manifest: the bundle's.
+        files: those that the manifest names, by name.
+        folder: holds the weights that are not among them; None where all are.
+        devices: one session on each of them; a decoder on the first.
+        enter: told of each stage of loading that begins, and of what ends it; see `LoadStages.enter`.
+
+    Raises:
+        ModelInvalid: the manifest says something that this host does not know.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        manifest: Manifest,
+        files: Mapping[str, bytes],
+        folder: Path | None,
+        devices: Sequence[Device],
+        enter: Callable[..., None] = lambda *_: None,
+    ) -> None:
+        if manifest.reserved:
+            raise ModelInvalid(
+                f"bundle.json uses {', '.join(manifest.reserved)}, which this host does not serve yet",
+                hint="leave these members out, or use a newer host",
+            )
+        self._tools, self._manifest, self._files, self._folder = tools, manifest, files, folder
+        self._devices, self._enter = devices, enter
+
+    def need(self, variant: VariantSpec) -> int:
+        """The fewest bytes of a device's memory that a variant takes: its file and weights, and a decoder's slots."""
+        need = file_bytes(variant, self._files, self._folder)
+        spec = self._manifest.generation
+        if spec is not None:
+            settings = self._tools.rules.generation(self._manifest.name, spec.context)
+            signature = DecoderSignature.read(self._manifest.model.as_variant(variant), self._files[variant.file])
+            need += (settings.slots + 1) * signature.slot_bytes(settings.context)
+        return need
+
+    def build(self, variants: Sequence[VariantSpec]) -> Built:
+        """All that the bundle serves with.
+
+        Args:
+            variants: the first that loads on all devices is taken; of a decoder, the first.
+
+        Raises:
+            ModelInvalid, PluginError, OperatorError: why it cannot be built.
+        """
+        if self._manifest.generation is not None:
+            return self._generating(self._manifest.generation, variants[0])
+        with ExitStack() as undo:
+            replicas = self._replicas(variants)
+            undo.callback(replicas.close)
+            self._enter(LoadStage.LOADING)
+            pre = self._stage("pre", self._manifest.pre)
+            if pre is not None:
+                undo.callback(pre.close)
+            built = BuiltModel(replicas, pre, self._stage("post", self._manifest.post))
+            undo.pop_all()
+        return built
+
+    def decoder(self, spec: GenerationSpec, variant: VariantSpec, settings: GenerationSettings) -> Decoder:
+        """The decoder alone; see `build`."""
+        self._tools.progress(variant.file)
+        model = self._manifest.model.as_variant(variant)
+        decoder = Decoder.open(
+            model,
+            self._files[model.file],
+            self._external(model),
+            self._devices[0],
+            slots=settings.slots + 1,  # one for prompts
+            context=min(settings.context, spec.context),
+            folder=self._folder,
+            threads=self._tools.settings.threads,
+            warming=self._warming,
+        )
+        self._tools.ledger.enter(decoder, (self._manifest.name, self._manifest.version))
+        return decoder
+
+    def logits(self, spec: GenerationSpec, tokens: Sequence[bytes], special: Collection[int]) -> StageRunner | None:
+        """What runs the plugin that looks at a decoder's logits, if the bundle has one.
+
+        Args:
+            spec: the bundle's.
+            tokens: bytes of each.
+            special: ids of those that are no text.
+        """
+        if self._manifest.logits is None:
+            return None
+        return self._runner("logits", self._manifest.logits, logits_assets(tokens, special, spec.stop_ids))
+
+    def _generating(self, spec: GenerationSpec, variant: VariantSpec) -> BuiltDecoder:
+        tools = self._tools
+        with ExitStack() as undo:
+            settings = tools.rules.generation(self._manifest.name, spec.context)
+            decoder = undo.enter_context(self.decoder(spec, variant, settings))
+            self._enter(LoadStage.LOADING)
+            limits = TextLimits(memory_mib=tools.settings.plugin_memory_mib)
+            files = TextFiles.of(spec, self._files)
+            texts = undo.enter_context(TextWorker(self._manifest.name, files, limits))
+            logits = self.logits(spec, texts.tokens, texts.special)
+            undo.pop_all()
+        return BuiltDecoder(decoder, Text(texts, spec.add_bos), logits)
+
+    def _replicas(self, variants: Sequence[VariantSpec]) -> Replicas:
+        """The first of the variants that loads on all of the devices."""
+        *preferred, last = variants
+        for variant in preferred:
+            try:
+                return self._on_all(variant)
+            except (ModelInvalid, OperatorError) as error:
+                _log.warning("%s version %d: %s does not load, the next variant is tried: %s",
+                             self._manifest.name, self._manifest.version, variant.file, error)  # fmt: skip
+        return self._on_all(last)
+
+    def _on_all(self, variant: VariantSpec) -> Replicas:
+        self._tools.progress(variant.file)
+        with ExitStack() as undo:
+            sessions = [undo.enter_context(self._session(variant, device)) for device in self._devices]
+            undo.pop_all()
+        return Replicas(sessions, variant.precision)
+
+    def _session(self, variant: VariantSpec, device: Device) -> Session:
+        model, settings = self._manifest.model.as_variant(variant), self._tools.settings
+        self._enter(LoadStage.LOADING)
+        session = Session.open(
+            model,
+            self._files[model.file],
+            self._external(model),
+            device,
+            folder=self._folder,
+            threads=settings.threads,
+            max_rows=self._tools.rules.of(self._manifest).max_rows,
+            graphs=settings.cuda_graphs,
+            warming=self._warming,
+        )
+        self._tools.ledger.enter(session, (self._manifest.name, self._manifest.version))
+        return session
+
+    def _external(self, model: ModelSpec) -> Mapping[str, bytes]:
+        return {name: self._files[name] for name in model.external_data if self._folder is None}
+
+    def _warming(self, handle: object) -> None:
+        self._enter(LoadStage.WARMING, partial(setattr, handle, "terminate", True))
+
+    def _stage(self, stage: str, spec: StageSpec | None) -> GuardedStage | None:
+        return None if spec is None else GuardedStage(self._runner(stage, spec, {}), spec)
+
+    def _runner(self, stage: str, spec: StageSpec, made: Mapping[str, bytes]) -> StageRunner:
+        """What runs a stage's plugin, which can read what it lists, and what is made for it."""
+        self._tools.progress(spec.plugin)
+        assets = {name: self._files[name] for name in spec.assets} | {**made}
+        name, version = self._manifest.name, self._manifest.version
+        return self._tools.runners.make(name, version, stage, spec, self._files[spec.plugin], assets)
