@@ -7,25 +7,36 @@ import asyncio
 import itertools
 import statistics
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import uvloop
+from demo import PACKAGES
 
-from bench import generation_parts, text_model, text_peers
+from bench import generation_parts, text_files, text_model, text_peers
 from bench.figure import Figure, Measure
 from sandseal_host.runtime.memory import resident_bytes
 from sandseal_host.serving.generation.lane import GenerationLane
 from sandseal_host.serving.request import BATCH, REALTIME
+from sandseal_sdk.decoders.precision import Precision
 
 ROUNDS = 3
 STREAMS = (1, 4, 8, 16)
 GOALS = {1: 1.0, 8: 1.5}  # of ours over each of the others, by streams
 TOKENS = 64
+PEERS = (
+    ("llama.cpp", "Q4_1", text_model.gguf),
+    ("llama.cpp", "Q8_0", text_files.gguf_q8),
+    ("openvino-genai", "Q4_1", text_model.gguf),
+    ("openvino-genai", "Q8_0", text_files.gguf_q8),
+    ("onnxruntime-genai", "int4", partial(text_files.genai_folder, Precision.INT4)),
+    ("onnxruntime-genai", "our int8", partial(text_files.genai_folder, Precision.INT8)),
+)
 
 
 def beside_peers() -> Iterator[Figure]:
     """Tokens a second of 1 to 16 streams, against each engine that can be installed; both sides in turn."""
     ours: dict[int, list[float]] = {streams: [] for streams in STREAMS}
-    with text_peers.opened(text_model.gguf()) as peers:
+    with text_peers.opened(PEERS, PACKAGES / "venvs") as peers:
         theirs: dict[tuple[str, int], list[float]] = {(peer.name, n): [] for peer in peers for n in STREAMS}
         for _ in range(ROUNDS):
             speeds = uvloop.run(_speeds())
@@ -38,15 +49,8 @@ def beside_peers() -> Iterator[Figure]:
         yield Figure(f"tokens/s, {streams} streams", own, "tok/s", 0.0, True, "8-bit, 2 threads")
         for peer in peers:
             other = statistics.median(theirs[peer.name, streams])
-            detail = f"{own:.0f} against {other:.0f} tok/s ({peer.model})"
-            yield Figure(
-                f"tokens/s over {peer.name}, {streams} streams",
-                own / other,
-                "times",
-                GOALS.get(streams, 0.0),
-                True,
-                detail,
-            )
+            name, detail = f"over {peer.name}, {streams} streams", f"{own:.0f} against {other:.0f} tok/s"
+            yield Figure(name, own / other, "times", GOALS.get(streams, 0.0), True, detail)
 
 
 async def _speeds() -> dict[int, float]:

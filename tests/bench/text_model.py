@@ -28,7 +28,7 @@ from sandseal_sdk.packages import unpack_package
 from sandseal_signing.manifest import parse_manifest
 from sandseal_signing.names import MANIFEST
 
-SLOTS, CONTEXT, THREADS = 16, 512, 2
+SLOTS, CONTEXT, THREADS, VOCAB = 16, 512, 2, 49_152
 PROMPT = 37  # tokens
 
 _WORDS = range(1000, 40_000)  # ids of ordinary words

@@ -1,4 +1,4 @@
-"""Other engines for the same GGUF file, each in a process and a virtual environment of its own.
+"""Other engines for the same model, each in a process and a virtual environment of its own.
 
 Run as a script there: it loads the file and answers each line `STREAMS TOKENS` with the seconds that it took.
 """
@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 SLOTS, CONTEXT, THREADS, PROMPT = 16, 512, 2, 37
-PACKAGES = {"llama.cpp": "xllamacpp", "openvino-genai": "openvino-genai"}
+PACKAGES = {"llama.cpp": "xllamacpp", "openvino-genai": "openvino-genai", "onnxruntime-genai": "onnxruntime-genai"}
 
 Prompts = Sequence[Sequence[int]]
 Run = Callable[[Prompts, int], None]
@@ -24,13 +24,12 @@ class Peer:
     """One engine that has the model loaded.
 
     Args:
-        name: of the engine.
-        model: what it runs.
+        name: of the engine, and what it runs.
         process: reads orders and says seconds.
     """
 
-    def __init__(self, name: str, model: str, process: "subprocess.Popen[str]") -> None:
-        self.name, self.model, self._process = name, model, process
+    def __init__(self, name: str, process: "subprocess.Popen[str]") -> None:
+        self.name, self._process = name, process
         self.speed(2, 4)
 
     def speed(self, streams: int, tokens: int) -> float:
@@ -46,26 +45,31 @@ class Peer:
 
 
 @contextmanager
-def opened(model: Path) -> Iterator[list[Peer]]:
-    """The engines that can be installed and that load the file; who cannot is named on standard error."""
+def opened(models: Sequence[tuple[str, str, Callable[[], Path]]], venvs: Path) -> Iterator[list[Peer]]:
+    """The engines that can be installed and that load their file; who cannot is named on standard error.
+
+    Args:
+        models: of each the engine, what it runs, and what gives the file or folder of that.
+        venvs: where their virtual environments are.
+    """
     from support.venv import NotInstallable, make_venv
 
     with ExitStack() as processes:
         peers = []
-        for name, package in PACKAGES.items():
-            folder = model.parents[2] / "venvs" / package
+        for engine, what, model in models:
+            folder = venvs / PACKAGES[engine]
             python = folder / "bin" / "python"
             try:
-                python = python if python.exists() else make_venv(folder, package)
-                command = [python, __file__, name, model]
+                python = python if python.exists() else make_venv(folder, PACKAGES[engine])
+                command = [python, __file__, engine, model()]
                 process = subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
                 )
                 processes.callback(process.wait)
                 processes.callback(process.kill)
-                peers.append(Peer(name, model.name, process))
+                peers.append(Peer(f"{engine} {what}", process))
             except (NotInstallable, RuntimeError, OSError) as error:
-                print(f"NOT MEASURED: {name}: {error}", file=sys.stderr)
+                print(f"NOT MEASURED: {engine} {what}: {error}", file=sys.stderr)
         yield peers
 
 
@@ -111,9 +115,30 @@ def openvino(model: str) -> Run:
     return run
 
 
+def genai(model: str) -> Run:
+    """ONNX Runtime GenAI, all prompts as one batch."""
+    import numpy as np
+    import onnxruntime_genai as og
+
+    loaded = og.Model(model)
+
+    def run(prompts: Prompts, tokens: int) -> None:
+        params = og.GeneratorParams(loaded)
+        params.set_search_options(batch_size=len(prompts), max_length=PROMPT + tokens, min_length=PROMPT + tokens)
+        generator = og.Generator(loaded, params)
+        generator.append_tokens(np.array(prompts, np.int32))
+        while not generator.is_done():
+            generator.generate_next_token()
+
+    return run
+
+
+ENGINES = {"llama.cpp": llama, "openvino-genai": openvino, "onnxruntime-genai": genai}
+
+
 def main() -> None:
     """Answer orders until there are no more."""
-    run = {"llama.cpp": llama, "openvino-genai": openvino}[sys.argv[1]](sys.argv[2])
+    run = ENGINES[sys.argv[1]](sys.argv[2])
     for line in sys.stdin:
         streams, tokens = map(int, line.split())
         prompts = [random.Random(time.monotonic_ns() + i).sample(range(1000, 40_000), PROMPT) for i in range(streams)]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,35 @@ def test_fewer_bits_answer_nearly_the_same(name: str, precision: str, tolerance:
         logits = decoder.prefill(0, TINY_PROMPT, 0)
         wanted = np.array(GOLDEN["tiny"][name])
         assert np.sqrt(np.mean((logits - wanted) ** 2)) < tolerance * wanted.std()
+
+
+class Gateless(GgufSource):
+    """A model whose MLPs give rows of zeros, which have no scale."""
+
+    def weight(self, name: str) -> Any:
+        found = super().weight(name)
+        if found is None or not name.endswith(".gate"):
+            return found
+        zeros = lambda start, stop: np.zeros((stop - start, found.shape[-1]), np.float32)  # noqa: E731
+        return SimpleNamespace(shape=found.shape, row_bytes=found.row_bytes, rows=zeros)
+
+
+def test_rows_of_zeros_stay_zeros_in_eight_bits(tmp_path: Path) -> None:
+    found = {}
+    for precision in (Precision.F32, Precision.INT8):
+        with imported(Gateless(write_gguf(tmp_path / "x", "llama")), tmp_path / precision, precision) as decoder:
+            found[precision] = decoder.prefill(0, TINY_PROMPT, 0).copy()
+    wanted = found[Precision.F32]
+    assert np.sqrt(np.mean((found[Precision.INT8] - wanted) ** 2)) < 0.2 * wanted.std()
+
+
+def test_rows_in_eight_bits_answer_alike_alone_and_in_a_batch(tmp_path: Path) -> None:
+    with imported(GgufSource(write_gguf(tmp_path / "x", "llama")), tmp_path / "b", Precision.INT8) as decoder:
+        decoder.prefill(0, TINY_PROMPT[:9], 0)
+        decoder.prefill(1, TINY_PROMPT, 0)
+        alone = decoder.decode([5], [9])[0].copy()
+        together = decoder.decode([5, 3], [9, len(TINY_PROMPT)])[0]
+        assert np.sqrt(np.mean((together - alone) ** 2)) < 0.02 * alone.std()
 
 
 @pytest.mark.slow

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sandseal_host.errors import ModelFailed, RequestInvalid
+from sandseal_host.serving.generation.drawing import draw
 
 MAX_LOGPROBS = 20
 MAX_BIASED = 1024  # tokens of one request
 
-_TINY = float(np.finfo(np.float32).tiny)
-_BLOCK = 256  # weights that are added up before they are looked at
 _KEY = 1 << 128  # keys that Philox knows
 _UNIT = 2.0**-53
 _NO_CHOICE = "the logits hold a NaN, or leave no token to choose"
@@ -141,6 +140,11 @@ class SamplerRow:
         """The next number from 0 to 1, exclusive."""
         return float(int(self._draws.random_raw()) >> 11) * _UNIT
 
+    def choose(self, logits: Logits) -> int:
+        """A token drawn from FP32 [vocab], which are overwritten."""
+        its = self.sampling
+        return draw(logits, its.temperature, its.top_k, its.top_p, its.min_p, self.draw())
+
     def accept(self, token: int) -> None:
         """Count a token of the answer."""
         if self._penalised:
@@ -211,73 +215,15 @@ class Sampler:
         for its, row in zip(logits, rows, strict=True):
             row.adjust(its)
         best = logits.argmax(axis=1)
-        largest = np.take_along_axis(logits, best[:, None], axis=1)
-        sound: list[bool] = np.isfinite(largest[:, 0]).tolist()
-        drawn = [i for i, row in enumerate(rows) if sound[i] and row.sampling.temperature > 0]
+        sound: list[bool] = np.isfinite(np.take_along_axis(logits, best[:, None], axis=1)[:, 0]).tolist()
         tokens: list[int] = best.tolist()
-        for i, token in zip(drawn, _draw(logits[drawn], largest[drawn], [rows[i] for i in drawn]), strict=True):
-            tokens[i] = token
+        for i, row in enumerate(rows):
+            if sound[i] and row.sampling.temperature > 0:
+                tokens[i] = row.choose(logits[i])
         return [
             _choice(token, row, report) if good else ModelFailed(_NO_CHOICE, hint=_WHOSE_LOGITS)
             for token, row, report, good in zip(tokens, rows, reports, sound, strict=True)
         ]
-
-
-def _draw(logits: Logits, largest: Logits, rows: Sequence[SamplerRow]) -> Sequence[int]:
-    """A token for each row, drawn.
-
-    Args:
-        logits: FP32 [rows, vocab]; overwritten.
-        largest: of each row, FP32 [rows, 1].
-    """
-    temperatures = np.array([max(row.sampling.temperature, _TINY) for row in rows], np.float32)[:, None]
-    weights = np.subtract(logits, largest, out=logits)
-    with np.errstate(over="ignore"):
-        weights /= temperatures
-    np.exp(weights, out=weights)
-    return [_pick(its, _floor(its, row.sampling), row.draw()) for its, row in zip(weights, rows, strict=True)]
-
-
-def _pick(weights: Logits, floor: float, draw: float) -> int:
-    """The token that a number from 0 to 1, exclusive, stands for.
-
-    Args:
-        weights: FP32 [vocab]: probabilities over the likeliest one's.
-        floor: what is less does not count.
-    """
-    if floor > 0:
-        kept = np.flatnonzero(weights >= floor)
-        sums = np.cumsum(weights[kept], dtype=np.float64)
-        return int(kept[np.searchsorted(sums, draw * sums[-1], side="right")])
-    # All of them: first which block, of which most need no look inside.
-    sums = np.cumsum(np.add.reduceat(weights, np.arange(0, weights.size, _BLOCK)), dtype=np.float64)
-    rest = draw * sums[-1]
-    block = int(np.searchsorted(sums, rest, side="right"))
-    inside = np.cumsum(weights[block * _BLOCK : (block + 1) * _BLOCK], dtype=np.float64)
-    # The two sums of a block may differ in their last bits; what they differ by is nobody's.
-    rest = min(rest - float(sums[block - 1] if block else 0), float(np.nextafter(inside[-1], 0)))
-    return block * _BLOCK + int(np.searchsorted(inside, rest, side="right"))
-
-
-def _floor(weights: Logits, sampling: Sampling) -> float:
-    """The least weight that a token must have to stay."""
-    floor, values, top_k = sampling.min_p, weights, sampling.top_k
-    if 0 < top_k < weights.size:
-        values = np.partition(weights, -top_k)[-top_k:]
-        floor = max(floor, float(values.min()))
-    return max(floor, _nucleus(values, sampling.top_p)) if sampling.top_p < 1 else floor
-
-
-def _nucleus(weights: Logits, top_p: float) -> float:
-    """The least of the largest weights that have together this share of all; the largest of all is 1."""
-    goal, least = max(top_p, _TINY) * float(weights.sum()), 1.0
-    largest = weights[:0]
-    while least > _TINY and float(largest.sum()) < goal:  # few are large, and only those are sorted
-        least /= 16
-        largest = weights[weights >= least]
-    largest = np.sort(largest)[::-1]
-    place = int(np.searchsorted(np.cumsum(largest, dtype=np.float64), goal))
-    return float(largest[min(place, largest.size - 1)])
 
 
 class _Report:

@@ -3,7 +3,7 @@
 A slot goes to the sequence with the earliest virtual deadline, whether it waits for the first time or is paused. Where
 none is free, one that has a slot is paused for it: one whose reader is behind, else one of a lower class, else one of a
 tenant that has more slots than the other by its weight. A prompt is run in chunks, one sequence's at a time, each
-between two decodes; while a higher class decodes, those below have a tenth of the time.
+between two decodes; while a higher class decodes, those below have a twelfth of the time, prompts and rows in turn.
 
 Pure: times come in as arguments (seconds on any monotonic clock); no clock, event loop, thread, lock or decoder.
 """
@@ -115,6 +115,7 @@ class GenerationScheduler:
         self._order = 0
         self._credit = 0  # tokens of higher classes, for late ones of lower classes
         self._prefilled = 0  # tokens since the last decode
+        self._rows_next = False  # rows of lower classes have their turn before the prompt of one
         self._ended_at = _AT_ONCE
         self._expired = self._cancelled = self._pauses = 0
 
@@ -150,7 +151,8 @@ class GenerationScheduler:
         if isinstance(run, Prefill):
             self._prefilled += run.tokens
             run.sequence.turn += run.tokens
-            self._pace.prefilled(seconds, run.below)
+            self._pace.prefilled(seconds, run.tokens, run.below)
+            self._rows_next = self._rows_next or run.below
             if run.last and run.sequence.state is TicketState.PREFILLING:
                 self._seats.join().state = TicketState.DECODING
             return
@@ -158,7 +160,14 @@ class GenerationScheduler:
         for sequence in run.rows:
             sequence.turn += not sequence.held
         self._pace.decoded(seconds, len(run.rows), run.urgent)
+        self._rows_next = self._rows_next and len(run.rows) == run.urgent
         self._credit = min(self._credit + run.urgent, _OTHERS * TURN)
+
+    def copied(self, actions: tuple[Action, ...], seconds: float) -> None:
+        """Count copies, which those who decode wait for, too."""
+        top = self._top()
+        if top is not None and any(action.sequence.level > top for action in actions):
+            self._pace.copied(seconds)
 
     def end(self, sequence: Sequence, now: float, state: TicketState = TicketState.DONE) -> None:
         """Take out a sequence that is complete, or that nobody wants; in whatever state."""
@@ -321,16 +330,21 @@ class GenerationScheduler:
 
     def _run(self) -> Prefill | Decode | None:
         top, prefilling = self._top(), self._seats.prefilling
+        if prefilling and (top is None or prefilling.level < top):
+            return _prefill(prefilling, self._chunk)  # those who decode, if any, are less urgent, and wait
         if top is None:
-            return _prefill(prefilling, self._chunk) if prefilling else None
-        urgent = self._seats.up_to(top)
-        below = self._pace.allows(urgent)
+            return None
         left = self._chunk - self._prefilled
-        if prefilling and prefilling.level < top:
-            return _prefill(prefilling, self._chunk)  # those who decode are less urgent, and wait
-        if prefilling and left > 0 and (prefilling.level == top or below):
-            return _prefill(prefilling, left, below=prefilling.level > top)
-        return Decode(tuple(self._seats.rows if below else self._seats.rows[:urgent]), urgent)
+        if prefilling and prefilling.level == top and left > 0:
+            return _prefill(prefilling, left)
+        urgent, rows = self._seats.up_to(top), self._seats.rows
+        joined = any(not sequence.held for sequence in rows[urgent:])
+        if prefilling and prefilling.level > top and left > 0 and not (self._rows_next and joined):
+            if tokens := self._pace.piece(min(left, prefilling.pending), urgent):
+                return _prefill(prefilling, tokens, below=True)
+            joined = False  # it is the prompt's turn, as soon as there is time for it
+        joined = joined and self._pace.joins(len(rows), urgent)
+        return Decode(tuple(rows if joined else rows[:urgent]), urgent)
 
 
 def _prefill(sequence: Sequence, tokens: int, *, below: bool = False) -> Prefill:

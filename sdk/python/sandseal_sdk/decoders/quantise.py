@@ -1,4 +1,4 @@
-"""Weights in 8 or 4 bits, in blocks of 32 along a row, as ONNX Runtime's MatMulNBits takes them."""
+"""Weights in 8 or 4 bits: in blocks of 32 along a row, as ONNX Runtime's MatMulNBits takes them, or in whole rows."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -37,6 +37,12 @@ def quantise(rows: Floats, bits: int) -> Quantised:
     """
     blocks = np.pad(rows, ((0, 0), (0, -rows.shape[1] % BLOCK))).reshape(len(rows), -1, BLOCK)
     return _eight(blocks) if bits == 8 else _four(blocks)
+
+
+def quantise_rows(rows: Floats) -> tuple[Bytes, Floats]:
+    """Rows [rows, columns] in 8 bits, where 128 is 0.0, and their scales [rows]."""
+    found = _eight(rows)
+    return found.packed, found.scales
 
 
 def _eight(blocks: Floats) -> Quantised:
