@@ -1,9 +1,12 @@
 """What the clients send, what they make of answers, and when they ask again."""
 
 import asyncio
+import base64
 import json
+import select
 import socket
 import threading
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import pytest
 import sandseal_sdk
 from sandseal_sdk import AsyncClient, Client, Patience, Tls
 from sandseal_sdk import errors as e
+from sandseal_sdk.hosts import events
 from sandseal_sdk.hosts.events import EventParser
 from support.scripted_host import Scripted, document, scripted_host
 
@@ -107,6 +111,14 @@ class TestInference:
                 assert result == {"outputs": [], "timings": {"queue": 0.5, "run": 2.0}}
         assert [(asked.path, asked.body) for asked in host.asked] == [("/v1/models/m/call?version=2", b"image")] * 2
 
+    def test_parameters_of_plain_bodies(self):
+        with scripted_host(*[document({"outputs": {}})] * 2) as host:
+            both(host, lambda client: client.call("m", b"image", parameters={"top_k": 3}))
+        lead = b'{"parameters": {"top_k": 3}}'
+        for asked in host.asked:
+            assert asked.body == lead + b"image"
+            assert asked.headers["inference-header-content-length"] == str(len(lead))
+
     def test_receipts(self):
         with scripted_host(*[document({}, Sandseal_Receipt="signed")] * 2) as host:
             assert both(host, lambda client: client.call_with_receipt("m", b"", "n")) == ((b"{}", b"signed"),) * 2
@@ -166,7 +178,7 @@ class TestStreams:
                     for _ in client.generate_stream("m", "hello"):
                         break
                     go.set()
-                    assert host.gone.wait(10)
+                    assert host.gone.wait(60)
             else:
 
                 async def leave():
@@ -176,9 +188,42 @@ class TestStreams:
                             break
                         await stream.aclose()
                         go.set()
-                        assert await asyncio.to_thread(host.gone.wait, 10)
+                        assert await asyncio.to_thread(host.gone.wait, 60)
 
                 asyncio.run(leave())
+
+
+class TestLargeAnswers:
+    def test_no_more_is_read_than_the_client_takes(self):
+        for error in refusals(lambda client: client.models(), Scripted(200, (b" " * 101,)), max_answer_bytes=100):
+            assert isinstance(error, e.AnswerTooLarge)
+            assert "101 bytes or more, over 100" in error.message
+        with scripted_host(*[document([" " * 96])] * 2) as host:
+            assert both(host, lambda client: client.models(), max_answer_bytes=100) == ([" " * 96],) * 2
+
+    def test_an_answer_that_does_not_say_its_size(self):
+        endless = Scripted(200, (b"x" * 65_536,) * 1_000, {"Connection": "close"}, sized=False)
+        for error in refusals(lambda client: client.models(), endless, max_answer_bytes=1_000_000):
+            assert isinstance(error, e.AnswerTooLarge)
+
+    def test_refusals_too(self):
+        for error in refusals(lambda client: client.models(), Scripted(400, (b"x" * 101,)), max_answer_bytes=100):
+            assert isinstance(error, e.AnswerTooLarge)
+
+    @pytest.mark.parametrize("piece", [b"data: x", b"data:\n", b"x"])
+    def test_an_event_without_an_end(self, piece, monkeypatch):
+        monkeypatch.setattr(events, "MAX_EVENT", 10_000)
+        parser = EventParser()
+        for _ in range(events.MAX_EVENT // len(piece)):
+            assert list(parser.feed(piece)) == []
+        with pytest.raises(e.AnswerTooLarge):
+            list(parser.feed(piece))
+
+    def test_comments_between_events_are_not_kept(self, monkeypatch):
+        monkeypatch.setattr(events, "MAX_EVENT", 100)
+        parser = EventParser()
+        for _ in range(100):
+            assert list(parser.feed(b": still here\n\n")) == []
 
 
 class TestAgain:
@@ -196,7 +241,7 @@ class TestAgain:
 
     def test_not_for_longer_than_the_call_may_take(self):
         late = document({"error": "full", "code": "queue_full"}, 503, Retry_After="3600")
-        for error in refusals(lambda client: client.infer("m", {"x": ROW}, timeout=1.0), late, outputs(y=ROW)):
+        for error in refusals(lambda client: client.infer("m", {"x": ROW}, timeout=60.0), late, outputs(y=ROW)):
             assert error.retry_after == 3600
 
     @pytest.mark.parametrize("status", [400, 401, 404, 408, 409, 410, 413, 500, 502, 504])
@@ -266,10 +311,23 @@ class TestAgain:
 
 
 class TestTime:
+    @pytest.mark.parametrize("timeout", [float("inf"), 1e300, None])
+    def test_no_end(self, timeout):
+        with scripted_host(outputs(y=ROW), outputs(y=ROW), outputs(y=ROW), outputs(y=ROW)) as host:
+            both(host, lambda client: client.infer("m", {"x": ROW}), timeout=timeout)
+            both(host, lambda client: client.infer("m", {"x": ROW}, timeout=timeout), timeout=timeout)
+        for asked in host.asked:
+            assert "timeout" not in json.loads(asked.body[: int(asked.headers["inference-header-content-length"])])
+
+    @pytest.mark.parametrize("timeout", [-1.0, float("nan"), float("-inf"), 1e-300])
+    def test_no_time(self, timeout):
+        for error in refusals(lambda client: client.infer("m", {"x": ROW}, timeout=timeout)):
+            assert isinstance(error, e.NoAnswer)
+
     def test_a_host_that_says_nothing(self):
         go = threading.Event()
         silent = Scripted(200, (b"", b"{}"), go=go)
-        for error in refusals(lambda client: client.infer("m", {"x": ROW}, timeout=0.2), silent):
+        for error in refusals(lambda client: client.infer("m", {"x": ROW}, timeout=0.6), silent):
             assert isinstance(error, e.NoAnswer)
         go.set()
 
@@ -280,12 +338,12 @@ class TestTime:
             async def cancel():
                 async with AsyncClient(host.url) as client:
                     task = asyncio.create_task(client.infer("m", {"x": ROW}))
-                    await asyncio.to_thread(host.reached.wait, 10)
+                    await asyncio.to_thread(host.reached.wait, 60)
                     task.cancel()
                     with pytest.raises(asyncio.CancelledError):
                         await task
                     go.set()
-                    assert await asyncio.to_thread(host.gone.wait, 10)
+                    assert await asyncio.to_thread(host.gone.wait, 60)
 
             asyncio.run(cancel())
 
@@ -343,6 +401,124 @@ class TestRefusals:
             assert isinstance(error, e.AnswerInvalid)
 
 
+class TestConnections:
+    @pytest.mark.parametrize("kind", ["sync", "async"])
+    def test_one_that_the_host_has_closed_is_not_used_again(self, kind):
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def answer_each_once():
+                for _ in range(2):
+                    with server.accept()[0] as peer:
+                        peer.recv(65_536)
+                        peer.sendall(answer)
+
+            thread = threading.Thread(target=answer_each_once)
+            thread.start()
+            url = f"http://127.0.0.1:{server.getsockname()[1]}"
+            if kind == "sync":
+                with Client(url) as client:
+                    assert client.models() == []
+                    ((idle, _),) = client._connection._pool._idle
+                    assert select.select([idle.sock], [], [], 20)[0]
+                    assert client.models() == []
+            else:
+
+                async def later():
+                    async with AsyncClient(url) as client:
+                        assert await client.models() == []
+                        pool = client._connection._pool
+                        async with asyncio.timeout(20):
+                            while not all(idle.has_expired() for idle in pool.connections):  # noqa: ASYNC110
+                                await asyncio.sleep(0.01)
+                        assert await client.models() == []
+
+                asyncio.run(later())
+            thread.join()
+
+    @pytest.mark.parametrize("kind", ["sync", "async"])
+    def test_a_host_that_refuses_a_body_before_its_end_is_heard(self, kind):
+        refusal = b'{"error": "too large", "code": "too_large"}'
+        head = b"HTTP/1.1 413 No\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(refusal)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def refuse():
+                with server.accept()[0] as peer:
+                    peer.recv(65_536)
+                    peer.sendall(head + refusal)
+                    peer.shutdown(socket.SHUT_WR)
+                    while peer.recv(1 << 20):
+                        pass
+
+            thread = threading.Thread(target=refuse)
+            thread.start()
+            large = np.zeros((1, 2_000_000), np.float32)
+            at = Target(f"http://127.0.0.1:{server.getsockname()[1]}")
+            with pytest.raises(e.RequestRefused) as no:
+                ask(kind, at, lambda client: client.infer("m", {"x": large}))
+            assert no.value.code == "too_large"
+            thread.join()
+
+    def test_closing_ends_what_is_under_way(self):
+        go = threading.Event()
+        with scripted_host(Scripted(200, (b"", b"{}"), go=go)) as host:
+            client = Client(host.url)
+            raised = []
+
+            def ask():
+                try:
+                    client.models()
+                except e.SdkError as error:
+                    raised.append(error)
+
+            thread = threading.Thread(target=ask)
+            thread.start()
+            assert host.reached.wait(20)
+            client.close()
+            thread.join(20)
+            go.set()
+        assert [type(error) for error in raised] == [e.HostUnreachable]
+
+    def test_no_more_than_it_may_open(self):
+        go = threading.Event()
+        held, free = Scripted(200, (b"", b"[]"), go=go), document([])
+        with scripted_host(held, free) as host, Client(host.url, connections=1) as client:
+            thread = threading.Thread(target=client.models)
+            thread.start()
+            assert host.reached.wait(20)
+            with pytest.raises(e.NoAnswer, match="all connections"):
+                client.infer("m", {"x": ROW}, timeout=0.1)
+            go.set()
+            thread.join(20)
+            assert client.models() == []
+        assert len({asked.port for asked in host.asked}) == 1
+
+    def test_a_proxy_takes_the_whole_address(self, monkeypatch):
+        with scripted_host(document([]), document([])) as proxy:
+            monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//me:s%40cret@"))
+            for kind in ("sync", "async"):
+                ask(kind, Target("http://host.invalid:8000/gateway"), lambda client: client.models())
+        for asked in proxy.asked:
+            assert asked.path == "http://host.invalid:8000/gateway/v2/repository/index"
+            assert asked.headers["host"] == "host.invalid:8000"
+            assert asked.headers["authorization"] == "Bearer secret"
+            assert base64.b64decode(asked.headers["proxy-authorization"].split()[1]) == b"me:s@cret"
+
+    def test_a_proxy_that_opens_no_tunnel(self, monkeypatch):
+        with scripted_host() as proxy:
+            monkeypatch.setenv("https_proxy", proxy.url)
+            for kind in ("sync", "async"):
+                with pytest.raises(e.HostUnreachable):
+                    ask(kind, Target("https://host.invalid"), lambda client: client.models())
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a client is told to go."""
+
+    url: str
+
+
 def test_the_guide_s_example():
     refused = document({"error": "no", "code": "input_refused"}, 400)
     with scripted_host(outputs(y=ROW), Scripted(200, TestStreams.PIECES), refused) as host:
@@ -355,7 +531,7 @@ def test_the_guide_s_example():
             for piece in client.generate_stream("acme.llm", "Once", parameters={"max_tokens": 20}):
                 print(piece["text_output"], end="")
             try:
-                client.infer("acme.mlp", {"x": rows}, timeout=0.2)
+                client.infer("acme.mlp", {"x": rows}, timeout=2.0)
             except HostRefused as error:
                 print(error.code, error.hint, error.request_id)
     assert y.shape == (1, 2)

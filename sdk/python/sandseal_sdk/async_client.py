@@ -28,7 +28,7 @@ class AsyncClient:
     A task that is cancelled, or a call whose time is over, breaks its connection, and the host drops the request.
 
     Args:
-        url, token, timeout, tls, patience, connections: as `Client` has them.
+        url, token, timeout, tls, patience, connections, max_answer_bytes: as `Client` has them.
     """
 
     def __init__(
@@ -40,9 +40,10 @@ class AsyncClient:
         tls: Tls | None = None,
         patience: Patience = CALLS,
         connections: int = 64,
+        max_answer_bytes: int = 1 << 30,
     ) -> None:
         self._url, self._timeout = url, timeout
-        self._connection = AsyncConnection(Target(url, token, tls), patience, connections)
+        self._connection = AsyncConnection(Target(url, token, tls), patience, connections, max_answer_bytes)
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,10 +93,11 @@ class AsyncClient:
         content_type: str = "application/octet-stream",
         *,
         version: int | None = None,
+        parameters: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Send a plain body to a model that takes one; see `Client.call`."""
-        call = plain_call(model, body, content_type, version)
+        call = plain_call(model, body, content_type, version, parameters)
         return read_plain(await self._insist(lambda _: call, timeout))
 
     async def call_with_receipt(
@@ -106,10 +108,11 @@ class AsyncClient:
         content_type: str = "application/octet-stream",
         *,
         version: int | None = None,
+        parameters: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> tuple[bytes, bytes]:
         """As `call`, with the answer as it came, and the receipt for it; see `Client.call_with_receipt`."""
-        call = plain_call(model, body, content_type, version, nonce)
+        call = plain_call(model, body, content_type, version, parameters, nonce)
         return read_receipt(await self._insist(lambda _: call, timeout))
 
     async def generate(
@@ -150,7 +153,7 @@ class AsyncClient:
         """Send what may be sent twice; `ask` gets the seconds that are left."""
         within_s = timeout or self._timeout
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(Waits.of(within_s).answer_s):
                 return await self._connection.insist(
                     lambda left: self._connection.send(ask(left), Waits.of(left)), within_s
                 )

@@ -35,6 +35,7 @@ class Client(ControlPlane):
         tls: a private authority, a client certificate.
         patience: how often a call is tried, and what the pauses are.
         connections: open at once, at most; further calls wait for one.
+        max_answer_bytes: that one answer may have, all of which is read into memory.
 
     Raises:
         HostUnreachable: the address is none.
@@ -84,13 +85,17 @@ class Client(ControlPlane):
         content_type: str = "application/octet-stream",
         *,
         version: int | None = None,
+        parameters: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
         """Send a plain body (an image, text, a file) to a model that takes one; the answer is JSON.
 
         The answer's `timings` has the host's Server-Timing, in milliseconds by stage.
+
+        Args:
+            parameters: as of `infer`; they are sent in front of the body.
         """
-        call = plain_call(model, body, content_type, version)
+        call = plain_call(model, body, content_type, version, parameters)
         return read_plain(self._insist(lambda _: call, timeout))
 
     def call_with_receipt(
@@ -101,6 +106,7 @@ class Client(ControlPlane):
         content_type: str = "application/octet-stream",
         *,
         version: int | None = None,
+        parameters: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> tuple[bytes, bytes]:
         """As `call`, with the answer as it came, and the host's receipt for it.
@@ -108,7 +114,7 @@ class Client(ControlPlane):
         Args:
             nonce: repeated in the receipt; at most 128 visible ASCII characters.
         """
-        call = plain_call(model, body, content_type, version, nonce)
+        call = plain_call(model, body, content_type, version, parameters, nonce)
         return read_receipt(self._insist(lambda _: call, timeout))
 
     def generate(

@@ -10,6 +10,7 @@ SandsealError (sandseal_signing)
     ├── ExportFailed            the publisher: a model that its exporter cannot express in ONNX
     ├── ExportDiffers           the publisher: a graph that answers something else than its source
     ├── InputInvalid            the publisher: the inputs given for an export
+    ├── PipelineFileInvalid     the publisher: a pipeline's TOML file, or a file it names
     ├── RepositoryInvalid       the publisher: a Triton model repository that cannot be taken in
     ├── FileExists              the user: something is already there
     ├── BundleNotFound          the user: no such file, folder or bundle
@@ -19,6 +20,7 @@ SandsealError (sandseal_signing)
     ├── TlsFilesInvalid         the user: certificates and keys that cannot be used
     ├── ClientClosed            the caller: a client was used after it was closed
     ├── TensorInvalid           the caller: an array that no datatype of the protocol can carry
+    ├── AnswerTooLarge          the caller: more than the client reads into memory
     ├── AnswerInvalid           the operator: what answers is not a Sandseal host, or not one of this protocol
     ├── HostUnreachable         the user, or the operator: no answer
     │   ├── NotConnected        nothing was sent, so it may be sent again
@@ -93,6 +95,13 @@ class InputInvalid(SdkError):
     code = "input_invalid"
 
 
+class PipelineFileInvalid(SdkError):
+    """The publisher: the TOML file of a pipeline, or a file that it names, is not right."""
+
+    code = "pipeline_file_invalid"
+    hint = "compare with the one in sdk/README.md"
+
+
 class RepositoryInvalid(SdkError):
     """The publisher: a Triton model repository, or one of its models, that cannot be taken in."""
 
@@ -150,6 +159,13 @@ class TensorInvalid(SdkError):
     """The caller: an array that no datatype of the protocol can carry."""
 
     code = "tensor_invalid"
+
+
+class AnswerTooLarge(SdkError):
+    """The caller: the answer is larger than the client reads into memory; its connection is broken."""
+
+    code = "answer_too_large"
+    hint = "ask for fewer rows or outputs, or make the client with a larger `max_answer_bytes`"
 
 
 class AnswerInvalid(SdkError):

@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sandseal_sdk.errors import (
     AnswerInvalid,
+    AnswerTooLarge,
     DeadlinePassed,
     HostBusy,
     HostConflict,
@@ -48,6 +49,44 @@ class Answer:
         except ValueError:
             start = self.content[:80].decode("utf-8", errors="replace")
             raise AnswerInvalid(f"the answer is no JSON document: {start!r}") from None
+
+
+class Reading:
+    """An answer while it is read.
+
+    Args:
+        headers: as they came.
+        most: bytes that its body may have.
+
+    Raises:
+        AnswerTooLarge: its head says that it has more.
+    """
+
+    def __init__(self, status: int, headers: Iterable[tuple[str, str]], most: int) -> None:
+        self._status, self._most = status, most
+        self._headers = {name.lower(): value for name, value in headers}
+        self._pieces: list[bytes] = []
+        self._size = 0
+        declared = self._headers.get("content-length", "")
+        self._check(int(declared) if declared.isdecimal() and len(declared) < 20 else 0)
+
+    def take(self, piece: bytes) -> None:
+        """Keep what comes next.
+
+        Raises:
+            AnswerTooLarge: it is more than may come.
+        """
+        self._size += len(piece)
+        self._check(self._size)
+        self._pieces.append(piece)
+
+    def answer(self) -> Answer:
+        """The answer, which has been read."""
+        return Answer(self._status, self._headers, b"".join(self._pieces))
+
+    def _check(self, size: int) -> None:
+        if size > self._most:
+            raise AnswerTooLarge(f"the answer has {size} bytes or more, over {self._most}")
 
 
 def require(answer: Answer, accept: tuple[int, ...] = ()) -> Answer:

@@ -67,11 +67,27 @@ def read_tensors(answer: Answer) -> dict[str, "NDArray[Any]"]:
     return decode_tensors(document, content[length:])
 
 
-def plain_call(model: str, body: bytes, content_type: str, version: int | None, nonce: str | None = None) -> Call:
+def plain_call(
+    model: str,
+    body: bytes,
+    content_type: str,
+    version: int | None,
+    parameters: Mapping[str, Any] | None = None,
+    nonce: str | None = None,
+) -> Call:
     """A request with a plain body."""
     path = with_query(f"/v1/models/{quoted(model)}/call", {"version": version} if version else {})
-    asked = {} if nonce is None else {_RECEIPT: nonce}
-    return Call("POST", path, body, {"Content-Type": content_type, **asked})
+    headers = {"Content-Type": content_type}
+    if lead := lead_of(parameters):
+        headers[_HEADER_LENGTH] = str(len(lead))
+    if nonce is not None:
+        headers[_RECEIPT] = nonce
+    return Call("POST", path, lead + body, headers)
+
+
+def lead_of(parameters: Mapping[str, Any] | None) -> bytes:
+    """What is sent in front of a plain body: the request's parameters, or nothing."""
+    return json.dumps({"parameters": dict(parameters)}).encode() if parameters else b""
 
 
 def read_plain(answer: Answer) -> dict[str, Any]:

@@ -5,7 +5,10 @@ import threading
 from dataclasses import dataclass
 from time import monotonic
 
-from sandseal_sdk.errors import HostBusy, HostRefused, HostUnreachable, NotConnected
+from sandseal_sdk.errors import HostBusy, HostRefused, HostUnreachable, NoAnswer, NotConnected
+
+ENDLESS_S = 1e8
+"""Seconds that nobody waits: three years, which clocks still can hold."""
 
 _EARNED = 0.1
 _MOST = 10.0
@@ -68,18 +71,27 @@ class Tries:
     Args:
         patience: how often and how long.
         budget: the client's.
-        timeout: seconds that all tries together may take; None for no end.
+        timeout: seconds that all tries together may take; None, and more than `ENDLESS_S`, for no end.
     """
 
     def __init__(self, patience: Patience, budget: Budget, timeout: float | None) -> None:
         self._patience, self._budget = patience, budget
-        self._until = None if timeout is None else monotonic() + timeout
+        self._until = None if timeout is None or timeout > ENDLESS_S else monotonic() + timeout
         self._failures = 0
         budget.earn()
 
     def left(self) -> float | None:
-        """Seconds that are left; None for no end."""
-        return None if self._until is None else self._until - monotonic()
+        """Seconds that are left for another try; None for no end.
+
+        Raises:
+            NoAnswer: there are none.
+        """
+        if self._until is None:
+            return None
+        left = self._until - monotonic()
+        if not left > 0:
+            raise NoAnswer("the time of the call is over before it is sent")
+        return left
 
     def pause(self, error: HostRefused | HostUnreachable) -> float:
         """Seconds to wait before the next try; raises the error where there is to be none."""
@@ -87,7 +99,7 @@ class Tries:
         if not isinstance(error, HostBusy | NotConnected):
             raise error
         wait = self._patience.after(self._failures, error)
-        left = self.left()
-        if (left is not None and wait >= left) or not self._budget.spend():
+        late = self._until is not None and monotonic() + wait >= self._until
+        if late or not self._budget.spend():
             raise error
         return wait

@@ -24,9 +24,10 @@ class Session:
         tls: Tls | None = None,
         patience: Patience = CALLS,
         connections: int = 64,
+        max_answer_bytes: int = 1 << 30,
     ) -> None:
         self._timeout = timeout
-        self._connection = Connection(Target(url, token, tls), patience, connections)
+        self._connection = Connection(Target(url, token, tls), patience, connections, max_answer_bytes)
 
     def __enter__(self) -> Self:
         return self

@@ -5,15 +5,18 @@ import secrets
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from itertools import count
 from typing import Any
-from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import SplitResult, urlsplit
 
 import httpcore
 
 from sandseal_sdk.errors import HostUnreachable, NoAnswer, NotConnected, NotLoggedIn
-from sandseal_sdk.hosts.answer import Answer
+from sandseal_sdk.hosts.loop_stream import LoopBackend
+from sandseal_sdk.hosts.patience import ENDLESS_S
+from sandseal_sdk.hosts.pool import IDLE_S, PlainConnection, SecureConnection
+from sandseal_sdk.hosts.proxy import Proxy
 from sandseal_sdk.hosts.tls import Tls
 
 Content = bytes | Sequence[bytes | memoryview] | Iterator[bytes]
@@ -39,8 +42,9 @@ class Waits:
 
     @classmethod
     def of(cls, timeout: float | None) -> "Waits":
-        """The same for everything."""
-        return cls(timeout, timeout)
+        """The same for everything: no end for what clocks cannot hold, nothing for what is no time."""
+        bounded = None if timeout is None or timeout > ENDLESS_S else max(0.0, timeout)
+        return cls(bounded, bounded)
 
 
 class Target:
@@ -59,77 +63,100 @@ class Target:
 
     def __init__(self, url: str, token: str | None, tls: Tls | None) -> None:
         self.url, parts = url, _split(url)
-        self._scheme, self._host, self._port = parts.scheme.encode(), _name(parts), parts.port
-        self._prefix = parts.path.rstrip("/")
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._scheme, self._host = parts.scheme, _name(parts)
+        self._port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        self._front = parts.path.rstrip("/")
+        self._headers: dict[str, str] = {}
         if token:
-            if not _VISIBLE.fullmatch(token):  # httpcore's own complaint would repeat it
+            if not _VISIBLE.fullmatch(token):  # http.client's and httpcore's own complaints would repeat it
                 raise NotLoggedIn("the token has characters that no header can carry")
-            self._headers.append((b"Authorization", b"Bearer " + token.encode()))
+            self._headers["Authorization"] = f"Bearer {token}"
         self._ids = map(f"{secrets.token_hex(4)}-{{}}".format, count(1))
         self._tls = (tls or Tls()).context() if parts.scheme == "https" else None
+        self._proxy = Proxy.of(parts.scheme, self._host)
+
+    def connection(self, wait_s: float | None) -> HTTPConnection:
+        """A connection of http.client's to the host, or to the proxy in front of it, which is not open yet.
+
+        Raises:
+            HostUnreachable: the proxy is of another kind than http's.
+        """
+        host, port, proxy = self._host, self._port, self._proxy
+        if proxy is not None:
+            host, port = proxy.address
+        if self._tls is None:
+            return PlainConnection(host, port, timeout=wait_s)
+        connection = SecureConnection(host, port, timeout=wait_s, context=self._tls)
+        if proxy is not None:
+            connection.set_tunnel(self._host, self._port, proxy.headers)
+        return connection
+
+    def begin(self, connection: HTTPConnection, method: str, path: str, headers: Mapping[str, str]) -> None:
+        """Write a request's head on such a connection."""
+        front, own = self._front, self._own(headers)
+        if self._proxy is not None and self._tls is None:
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            front, own = f"http://{host}:{self._port}{front}", own | self._proxy.headers
+        connection.putrequest(method, front + path, skip_accept_encoding=True)
+        for name, value in own.items():
+            connection.putheader(name, value)
+        connection.endheaders()
 
     def pool_options(self, connections: int) -> dict[str, Any]:
         """What a pool of httpcore's is made with."""
         return {
             "ssl_context": self._tls,
             "max_connections": connections,
-            "keepalive_expiry": 4.0,  # uvicorn closes after five: a request must not meet that
-            "proxy": _proxy(self._scheme.decode(), self._host.decode()),
+            "keepalive_expiry": IDLE_S,
+            "proxy": self._proxy and httpcore.Proxy(self._proxy.url, auth=self._proxy.auth),
+            "network_backend": LoopBackend(),
         }
 
     def request(
         self, method: str, path: str, content: Content | AsyncIterator[bytes], headers: Mapping[str, str], waits: Waits
     ) -> dict[str, Any]:
-        """What a pool is asked with; the request gets an id, which the host has in its log."""
-        url = httpcore.URL(
-            scheme=self._scheme, host=self._host, port=self._port, target=f"{self._prefix}{path}".encode()
-        )
-        own = {_REQUEST_ID: next(self._ids), **headers}
+        """What such a pool is asked with."""
+        target = f"{self._front}{path}".encode()
         moving, answer = waits.moving_s, waits.answer_s
         return {
             "method": method,
-            "url": url,
-            "headers": [*self._headers, *((k.encode("ascii"), v.encode("latin-1")) for k, v in own.items())],
+            "url": httpcore.URL(scheme=self._scheme, host=self._host, port=self._port, target=target),
+            "headers": [(k.encode("ascii"), v.encode("latin-1")) for k, v in self._own(headers).items()],
             "content": content,
             "extensions": {"timeout": {"connect": moving, "write": moving, "read": answer, "pool": moving}},
         }
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Tell what breaks on the way as our own errors."""
+    def translated(self, *kinds: type[Exception]) -> Iterator[None]:
+        """Tell what breaks on the way, which are errors of these kinds, as our own errors."""
         try:
             yield
-        except httpcore.TimeoutException as error:
-            raise NoAnswer(f"{self.url} does not answer in time ({type(error).__name__})") from None
-        except httpcore.ConnectError as error:
-            kind = NotConnected if _was_refused(error) else HostUnreachable
-            raise kind(f"{self.url}: {error}") from None
-        except (
-            httpcore.NetworkError,
-            httpcore.ProtocolError,
-            httpcore.ProxyError,
-            httpcore.UnsupportedProtocol,
-        ) as error:
-            raise HostUnreachable(f"{self.url}: {error or type(error).__name__}") from None
+        except kinds as error:
+            raise self._broken(error) from None
+
+    def _own(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers of a request, which gets an id that the host has in its log."""
+        return {**self._headers, _REQUEST_ID: next(self._ids), **headers}
+
+    def _broken(self, error: Exception) -> HostUnreachable:
+        if isinstance(error, TimeoutError | httpcore.TimeoutException):
+            return NoAnswer(f"{self.url} does not answer in time ({type(error).__name__})")
+        kind = NotConnected if _was_refused(error) else HostUnreachable
+        return kind(f"{self.url}: {error or type(error).__name__}")
 
 
 def sized(content: Content, headers: Mapping[str, str]) -> tuple[Content, Mapping[str, str]]:
     """A body as it is sent best, and the headers with its length."""
-    if not isinstance(content, Sequence) or isinstance(content, bytes):
+    if not isinstance(content, Sequence):
         return content, headers
-    views = [memoryview(piece).cast("B") for piece in content if len(piece)]
-    total = sum(map(len, views))
-    if total <= _JOINED:
-        return b"".join(views), headers
-    pieces = [view[at : at + _PIECE] for view in views for at in range(0, len(view), _PIECE)]
-    return pieces, {**headers, "Content-Length": str(total)}
-
-
-def answer_of(response: httpcore.Response) -> Answer:
-    """An answer that was read."""
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-    return Answer(response.status, headers, response.content)
+    if not isinstance(content, bytes):
+        views = [memoryview(piece).cast("B") for piece in content if len(piece)]
+        total = sum(map(len, views))
+        if total > _JOINED:
+            pieces = [view[at : at + _PIECE] for view in views for at in range(0, len(view), _PIECE)]
+            return pieces, {**headers, "Content-Length": str(total)}
+        content = b"".join(views)
+    return content, {**headers, "Content-Length": str(len(content))}
 
 
 def _split(url: str) -> SplitResult:
@@ -144,18 +171,8 @@ def _split(url: str) -> SplitResult:
     raise HostUnreachable(f"{url!r} is no address", hint="write it as https://host.example or http://127.0.0.1:8000")
 
 
-def _name(parts: SplitResult) -> bytes:
-    return (parts.hostname or "").encode("idna")
-
-
-def _proxy(scheme: str, host: str) -> httpcore.Proxy | None:
-    """The proxy that the environment names (HTTP_PROXY, HTTPS_PROXY, NO_PROXY)."""
-    named = getproxies().get(scheme)
-    if not named or proxy_bypass(host):
-        return None
-    parts = urlsplit(named if "://" in named else f"http://{named}")
-    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-    return httpcore.Proxy(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", auth=auth)
+def _name(parts: SplitResult) -> str:
+    return (parts.hostname or "").encode("idna").decode()
 
 
 def _was_refused(error: object) -> bool:

@@ -29,10 +29,10 @@ def encode_tensor(name: str, array: "NDArray[Any]") -> tuple[dict[str, Any], mem
     array = np.asarray(array)
     if array.dtype.kind in "OSU":
         kind, data = "BYTES", memoryview(_join(name, array.ravel().tolist()))
-    elif array.dtype.name == "bfloat16":
-        kind, data = "BF16", _bytes_of(array.view(np.uint16), "<u2")
     elif found := _DATATYPES.get(array.dtype.str[1:]):
         kind, data = found, _bytes_of(array, array.dtype.newbyteorder("<"))
+    elif array.dtype.name == "bfloat16":
+        kind, data = "BF16", _bytes_of(array.view(np.uint16), "<u2")
     else:
         raise TensorInvalid(
             f"input {name!r} is an array of {array.dtype}, which no datatype carries", hint=f"convert it: {_KINDS}"
