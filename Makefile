@@ -15,6 +15,10 @@ demo: .venv/cpu
 chat: .venv/chat
 	$(BIN)/python sdk/examples/chat.py
 
+# A page read by a pipeline of two models and two plugins.
+demo-ocr: .venv/cpu
+	$(BIN)/python sdk/examples/ocr.py
+
 # make demo-image-classification, demo-text-recognition, demo-text-embedding, demo-voice-activity
 demo-%: .venv/cpu
 	$(BIN)/python sdk/examples/first_party.py $*

@@ -11,6 +11,7 @@
 #define MAX_NODES 40000
 #define MAX_DEPTH 24 /* of a schema, references followed */
 #define MAX_MEMBERS_OF_ONE 256
+#define MAX_MARK 64
 #define ANY_DEPTH 5  /* of a value that the schema says nothing about */
 
 /* A byte from low to high leads to `then`; or, where low is above high, `then` and `other` both begin here. */
@@ -377,18 +378,74 @@ static at value(struct sandseal_json schema, uint32_t depth, at then) {
     return typed(schema, found, depth, then);
 }
 
-/* The node at which an answer begins; `wrong` says why there is none. */
-static at grammar(struct sandseal_json schema) {
-    nodes = sandseal_keep(MAX_NODES * sizeof *nodes);
-    n_nodes = 1;
-    root = schema;
+static at whole(struct sandseal_json schema, at then) {
     struct sandseal_items items = sandseal_items(schema);
     struct sandseal_json member;
     if (sandseal_json_kind(schema) == '{' && !sandseal_item(&items, &member)) {
         static const struct sandseal_json none; /* any object, as `json_object` means it */
-        return map(none, ANY_DEPTH, DONE);
+        return map(none, ANY_DEPTH, then);
     }
-    return value(schema, MAX_DEPTH, DONE);
+    return value(schema, MAX_DEPTH, then);
+}
+
+/* ---- Values in text --------------------------------------------------------------------------------------------- */
+
+struct mark {
+    uint32_t size;
+    char bytes[MAX_MARK];
+};
+
+/* How many of a mark's first bytes a text ends with that ended with `known` of them, and has one more byte. */
+static uint32_t known_after(const struct mark *mark, uint32_t known, uint8_t byte) {
+    while ((uint8_t)mark->bytes[known] != byte) {
+        if (!known) return 0;
+        uint32_t less = known - 1;
+        while (less && __builtin_memcmp(mark->bytes, mark->bytes + known - less, less)) less--;
+        known = less;
+    }
+    return known + 1;
+}
+
+static at line(at then) { return either(byte('\n', then), space(then)); }
+
+/* Any text, which may end anywhere but between the marks: there nothing but a value may stand. */
+static at text_with_values(struct sandseal_json schema, const struct mark *opening, const struct mark *closing) {
+    at free[MAX_MARK]; /* by how much of the opening is there */
+    for (uint32_t known = 0; known < opening->size; known++) free[known] = repeat_start();
+    at first = line(whole(schema, line(text(closing->bytes, closing->size, free[0]))));
+    for (uint32_t known = 0; known < opening->size; known++) {
+        at found = DONE;
+        for (uint32_t low = 0, high; low < 256; low = high + 1) {
+            uint32_t to = known_after(opening, known, (uint8_t)low);
+            for (high = low; high < 255 && known_after(opening, known, (uint8_t)(high + 1)) == to;) high++;
+            found = either(range((uint8_t)low, (uint8_t)high, to == opening->size ? first : free[to]), found);
+        }
+        repeat(free[known], found, DONE);
+    }
+    return free[0];
+}
+
+static struct mark read_mark(struct sandseal_json given) {
+    struct mark mark = {0, {0}};
+    if (sandseal_json_kind(given) != '"' || given.end - given.at > MAX_MARK + 2)
+        complain("a mark must be a string of a few bytes");
+    else if (!(mark.size = sandseal_json_text(given, mark.bytes)))
+        complain("a mark is empty");
+    return mark;
+}
+
+/* The node at which an answer begins; `wrong` says why there is none. Without `within`, all of it is the value. */
+static at grammar(struct sandseal_json schema, struct sandseal_json within) {
+    nodes = sandseal_keep(MAX_NODES * sizeof *nodes);
+    n_nodes = 1;
+    root = schema;
+    if (!sandseal_json_kind(within)) return whole(schema, DONE);
+    struct sandseal_json opening, closing;
+    struct sandseal_items items = sandseal_items(within);
+    if (sandseal_json_kind(within) != '[' || !sandseal_item(&items, &opening) || !sandseal_item(&items, &closing))
+        return complain("within must be two marks");
+    struct mark before = read_mark(opening), after = read_mark(closing);
+    return wrong ? DONE : text_with_values(schema, &before, &after);
 }
 
 #endif

@@ -98,12 +98,14 @@ static void make_room(void) {
 static const char *start(const struct sandseal_call *call) {
     struct sandseal_json params = sandseal_json(call->params, call->params_len), schema;
     for (struct sandseal_items items = sandseal_items(params); sandseal_item(&items, &schema);) {
-        if (!sandseal_json_is(items.key, "json_schema"))
+        if (!sandseal_json_is(items.key, "json_schema") && !sandseal_json_is(items.key, "within"))
             return "this model's plugin knows no constraint but json_schema";
     }
+    struct sandseal_json within;
+    if (!sandseal_json_member(params, "within", &within)) within.at = within.end;
     constrains = sandseal_json_member(params, "json_schema", &schema);
     if (!constrains) return NULL;
-    at first = grammar(schema);
+    at first = grammar(schema, within);
     if (wrong) return wrong;
     states = sandseal_keep(MAX_STATES * sizeof *states);
     held = sandseal_keep(MAX_MEMBERS * sizeof *held);

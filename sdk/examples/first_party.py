@@ -131,7 +131,7 @@ def ask_lines(client: Client, model: str) -> None:
     table = Table("image", "text", "score")
     for path in sorted(LINES.glob("*.png")):
         outputs = client.call(model, path.read_bytes())["outputs"]
-        table.add_row(path.name, outputs["text"][0], f"{outputs['score'][0]:.3f}")
+        table.add_row(path.name, outputs["text"], f"{outputs['score']:.3f}")
     console.print(table)
 
 

@@ -4,7 +4,7 @@ Inside, each module imports only from those before it:
 
     errors, digest, names, schema, curve        the ground
     tensor, stage                               what a bundle's model and plugins take, give and may use
-    generation, state, variants                 other members of its manifest
+    generation, state, variants, pipeline       other members of its manifest
     manifest, keys                              what a bundle says of itself; who can sign
     envelope, statement                         one signature; what it is over
     trust, verdict                              whom the operator trusts, and for what; the judgement
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from sandseal_signing.manifest import Batching, Manifest, ModelSpec, parse_manifest, render_manifest
     from sandseal_signing.note import VerifierKey
     from sandseal_signing.pack import Contents, pack_folder, read_seal, sign_seal
+    from sandseal_signing.pipeline import PipelineSpec, StepSpec
     from sandseal_signing.receipt import Receipt, make_receipt, verify_receipt
     from sandseal_signing.seal import SealReader
     from sandseal_signing.stage import Limits, StageSpec
@@ -101,6 +102,8 @@ __all__ = [
     "VariantSpec",
     "Precision",
     "StateSpec",
+    "PipelineSpec",
+    "StepSpec",
     "TensorSpec",
     "DataType",
     "Batching",
@@ -136,7 +139,7 @@ __all__ = [
 
 # In the order of the layers, so that the first module that has a name is the one that defines it.
 _MODULES = (
-    *("errors", "digest", "tensor", "stage", "generation", "state", "variants", "manifest"),
+    *("errors", "digest", "tensor", "stage", "generation", "state", "variants", "pipeline", "manifest"),
     *("keys", "statement", "trust", "verdict"),
     *("seal", "folder", "bundle", "pack", "unpack"),
     *("note", "checkpoint", "logproof", "logentry", "receipt", "auditor"),

@@ -17,6 +17,7 @@ from typing import Any
 from sandseal_signing.errors import LimitExceeded, ManifestInvalid
 from sandseal_signing.generation import GenerationSpec, read_generation
 from sandseal_signing.names import MANIFEST, MODEL_NAME_RULE, is_model_name
+from sandseal_signing.pipeline import PipelineSpec, read_pipeline
 from sandseal_signing.schema import Node, parse_json
 from sandseal_signing.stage import StageSpec, read_logits, read_stage
 from sandseal_signing.state import StateSpec, read_state
@@ -91,6 +92,7 @@ class Manifest:
     """A parsed bundle.json. `reserved` names the members that this version reads but does not serve yet.
 
     Where there is `generation`, the graph is a decoder, and `model` says what clients see of it: text in, text out.
+    Where there is a `pipeline`, there is no graph, so that `model` has no file; it says what clients see.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Manifest:
     post: StageSpec | None = None
     generation: GenerationSpec | None = None
     logits: StageSpec | None = None
+    pipeline: PipelineSpec | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     reserved: tuple[str, ...] = ()
 
@@ -117,14 +120,23 @@ class Manifest:
         return self.post.outputs if self.post else self.model.plain_outputs
 
     @property
+    def stages_by_name(self) -> Mapping[str, StageSpec]:
+        """The plugin stages that the bundle has, in running order; a pipeline's by the names of their steps."""
+        if self.pipeline is not None:
+            return self.pipeline.stages
+        stages = {"pre": self.pre, "logits": self.logits, "post": self.post}
+        return {name: stage for name, stage in stages.items() if stage}
+
+    @property
     def stages(self) -> tuple[StageSpec, ...]:
-        """The plugin stages that the bundle has, in running order."""
-        return tuple(stage for stage in (self.pre, self.logits, self.post) if stage)
+        """The same without their names."""
+        return tuple(self.stages_by_name.values())
 
     @property
     def files(self) -> frozenset[str]:
         """Every file that the manifest names, and so must be signed."""
         named = {self.model.file, *self.model.weights, *(variant.file for variant in self.model.variants)}
+        named.discard("")  # a pipeline has no graph
         for stage in self.stages:
             named |= {stage.plugin, *stage.assets}
         return self.generation.files.union(named) if self.generation else frozenset(named)
@@ -152,13 +164,19 @@ def parse_manifest(data: bytes) -> Manifest:
     root = Node(parse_json(data, "bundle.json"), "", ManifestInvalid)
     root.text("schema", valid=SCHEMA.__eq__, rule=repr(SCHEMA))
     root.text("$schema", None)
-    reserved = _reserved(root, "pipeline")
-    model = _model(root.child("model"), reserved)
+    reserved: list[str] = []
+    name = root.text("name", valid=is_model_name, rule=MODEL_NAME_RULE)
+    chained = root.child("pipeline", None)
+    if chained and (beside := [other for other in ("model", "pre", "post", "generation") if root.has(other)]):
+        root.fail(beside[0], "cannot stand beside pipeline, whose steps say all of it")
+    raw = _raw(chained) if chained else ()
+    pipeline = read_pipeline(chained, name, reserved) if chained else None
+    model = _seen(pipeline, raw) if pipeline else _model(root.child("model"), reserved)
     pre, post = root.child("pre", None), root.child("post", None)
     generation = root.child("generation", None)
     logits = generation.child("logits", None) if generation else None
     manifest = Manifest(
-        name=root.text("name", valid=is_model_name, rule=MODEL_NAME_RULE),
+        name=name,
         version=root.integer("version", low=1),
         release=root.text("release", "", valid=_at_most(128), rule="at most 128 characters"),
         expires=_time(root, "expires"),
@@ -168,18 +186,12 @@ def parse_manifest(data: bytes) -> Manifest:
         post=read_stage(post, reserved, inputs=model.plain_outputs) if post else None,
         logits=read_logits(logits) if logits else None,
         generation=read_generation(generation) if generation else None,
+        pipeline=pipeline,
         metadata=_metadata(root.child("metadata", None)),
         reserved=tuple(reserved),
     )
     root.close()
-    if manifest.expires and manifest.not_before and manifest.expires <= manifest.not_before:
-        root.fail("expires", "must be after not_before")
-    if model.cache and (why := _uncacheable(manifest)):
-        root.fail("model.cache", f"cannot be true with {why}: equal requests need not have equal answers")
-    if generation and (model.inputs, model.outputs) != ((TEXT_INPUT,), (TEXT_OUTPUT,)):
-        root.fail("model", "must have the one input text_input and the one output text_output, BYTES [1], to generate")
-    if generation and (manifest.pre or manifest.post):
-        root.fail("pre" if manifest.pre else "post", "cannot stand beside generation, which has no such stage")
+    _check(manifest, root)
     return manifest
 
 
@@ -188,6 +200,22 @@ def render_manifest(manifest: Mapping[str, Any]) -> bytes:
     data = json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
     parse_manifest(data)
     return data
+
+
+def _check(manifest: Manifest, root: Node) -> None:
+    """See that the members go together."""
+    model = manifest.model
+    if manifest.expires and manifest.not_before and manifest.expires <= manifest.not_before:
+        root.fail("expires", "must be after not_before")
+    if model.cache and (why := _uncacheable(manifest)):
+        root.fail("model.cache", f"cannot be true with {why}: equal requests need not have equal answers")
+    if manifest.generation is None:
+        return
+    if (model.inputs, model.outputs) != ((TEXT_INPUT,), (TEXT_OUTPUT,)):
+        root.fail("model", "must have the one input text_input and the one output text_output, BYTES [1], to generate")
+    if manifest.pre or manifest.post:
+        why = "cannot stand beside generation; a tokenizer.json and a logits stage do its work"
+        root.fail("pre" if manifest.pre else "post", why)
 
 
 def _reserved(node: Node, *names: str) -> list[str]:
@@ -214,7 +242,7 @@ def _model(node: Node, reserved: list[str]) -> ModelSpec:
         inputs=inputs,
         outputs=outputs,
         batching=_batching(batching) if batching else Batching(),
-        raw=node.texts("raw", (), valid=_CONTENT_TYPE.match, rule="content types such as image/png"),
+        raw=_raw(node),
         variants=read_variants(node, file, external_data),
         state=read_state(node, *({t.name: (t.dtype, t.shape) for t in side} for side in (inputs, outputs))),
         cache=node.flag("cache", False),
@@ -223,6 +251,16 @@ def _model(node: Node, reserved: list[str]) -> ModelSpec:
     if spec.batching.max_rows > 1 and not all(t.batched for t in (*spec.inputs, *spec.outputs)):
         node.fail("batching", "max_rows over 1 needs 'batch' as the first axis of every model tensor")
     return spec
+
+
+def _seen(pipeline: PipelineSpec, raw: tuple[str, ...]) -> ModelSpec:
+    """What clients see of a pipeline."""
+    return ModelSpec("", pipeline.inputs, pipeline.outputs, domains=(), raw=raw)
+
+
+def _raw(node: Node) -> tuple[str, ...]:
+    types: tuple[str, ...] = node.texts("raw", (), valid=_CONTENT_TYPE.match, rule="content types such as image/png")
+    return types
 
 
 def _uncacheable(manifest: Manifest) -> str:

@@ -6,7 +6,7 @@ signs nothing else. It is one line of ASCII, so that it can travel as the value 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sandseal_signing.checkpoint import Checkpoint
@@ -39,6 +39,7 @@ class Receipt:
         service_class: the class that the request was served in.
         nonce: what the client sent to be repeated, at most 128 visible ASCII characters; empty when it sent none.
         log: where the host's log stood; the bundle's acceptance is among its entries.
+        members: of a pipeline, the ids of the bundles whose models took part, by step.
     """
 
     bundle: Digest
@@ -49,10 +50,13 @@ class Receipt:
     service_class: str
     nonce: str
     log: Checkpoint
+    members: Mapping[str, Digest] = field(default_factory=dict)
 
     def _payload(self) -> bytes:
+        members = {"members": {step: digest.hex for step, digest in self.members.items()}} if self.members else {}
         return canonical_json(
             {
+                **members,
                 "schema": SCHEMA,
                 "bundle": self.bundle.hex,
                 "plugins": {stage: digest.hex for stage, digest in self.plugins.items()},
@@ -117,21 +121,24 @@ def _check_signature(envelope: Envelope, key: PublicKey) -> None:
 def _parse(payload: bytes) -> Receipt:
     root = Node(parse_json(payload, "receipt"), "", ReceiptInvalid)
     root.text("schema", valid=SCHEMA.__eq__, rule=repr(SCHEMA))
+    members = root.child("members", None)
     receipt = Receipt(
         bundle=read_digest(root, "bundle"),
-        plugins=_plugins(root.child("plugins")),
+        plugins=_digests(root.child("plugins")),
         request=read_digest(root, "request"),
         response=read_digest(root, "response"),
         time=read_time(root, "time"),
         service_class=root.text("class", valid=_NAME.match, rule="the name of a class"),
         nonce=root.text("nonce", valid=is_nonce, rule="at most 128 visible ASCII characters"),
         log=_log(root.child("log")),
+        members=_digests(members) if members else {},
     )
     root.close()
     return receipt
 
 
-def _plugins(node: Node) -> Mapping[str, Digest]:
+def _digests(node: Node) -> Mapping[str, Digest]:
+    """Digests by stage, or by step."""
     stages = list(node.rest())
     for stage in stages:
         if not _NAME.match(stage):

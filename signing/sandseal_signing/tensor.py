@@ -1,5 +1,6 @@
 """A tensor as a bundle's manifest describes it: its name, data type and shape."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,10 +46,24 @@ class TensorSpec:
         """Whether axis 0 counts rows, that is, is called `batch`."""
         return bool(self.shape) and self.shape[0] == "batch"
 
+    def misfit(self, other: "TensorSpec") -> str | None:
+        """What keeps one of these from ever being given where `other` is taken; None: nothing does."""
+        if self.dtype is not other.dtype:
+            return f"{self.dtype} where {other.dtype} is taken"
+        sizes = zip(self.shape, other.shape, strict=False)
+        differ = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes)
+        if differ or len(self.shape) != len(other.shape):
+            return f"shape {list(self.shape)} where {list(other.shape)} is taken"
+        return None
 
-def read_tensors(node: Node, name: str) -> tuple[TensorSpec, ...]:
-    """Read a list of tensors; the node's own error class is raised."""
-    specs = tuple(_tensor(child) for child in node.children(name))
+
+def read_tensors(node: Node, name: str, beside: Callable[[Node], None] = lambda _: None) -> tuple[TensorSpec, ...]:
+    """Read a list of tensors; the node's own error class is raised.
+
+    Args:
+        beside: takes what else stands in each tensor's object.
+    """
+    specs = tuple(_tensor(child, beside) for child in node.children(name))
     if not specs:
         node.fail(name, "must hold at least one tensor")
     if len({spec.name for spec in specs}) != len(specs):
@@ -56,7 +71,8 @@ def read_tensors(node: Node, name: str) -> tuple[TensorSpec, ...]:
     return specs
 
 
-def _tensor(node: Node) -> TensorSpec:
+def _tensor(node: Node, beside: Callable[[Node], None]) -> TensorSpec:
+    beside(node)
     spec = TensorSpec(
         name=node.text("name", valid=lambda text: 0 < len(text) <= 255, rule="1 to 255 characters"),
         dtype=DataType(node.text("dtype", valid=DataType.__members__.__contains__, rule=_DATA_TYPES)),

@@ -174,3 +174,60 @@ def test_a_token_that_was_chosen_all_the_same(plugin):
         stream.call()
         with pytest.raises(InputRefused, match="was chosen that the schema does not allow"):
             stream.call([ord("x")])
+
+
+MARKS = ["<call>", "</call>"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "No calls at all, 1 < 2 and <ca is none.",
+        "<call>12</call>",
+        "Well: <call>\n12\n</call> and <<call> 7 </call>",
+        "<c<call>0</call><call>1</call>äö",
+    ],
+)
+def test_values_between_marks_may_stand_in_any_text(plugin, text):
+    with plugin.stream(json_schema={"type": "integer"}, within=MARKS) as stream:
+        ids = []
+        for token in tokens_of(text):
+            assert token in stream.allowed(ids), TOKENS[token]
+            ids = [token]
+        assert STOP in stream.allowed(ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"), [("<call>", "n"), ("<call>1", "x"), ("<call>1</", "d"), ("<call>\n", "<"), ("a<call>", "a")]
+)
+def test_between_marks_nothing_else_may_stand(plugin, text, wrong):
+    with plugin.stream(json_schema={"type": "integer"}, within=MARKS) as stream:
+        allowed = stream.allowed(tokens_of(text))
+        assert ord(wrong) not in allowed
+        assert STOP not in allowed
+
+
+def test_a_token_that_begins_a_call_and_goes_on_wrongly(engine):
+    tokens = [*TOKENS, b"<call>1", b"<call>x", b"</call> y"]
+    plugin = LogitsPlugin(engine, "json-schema-logits", tokens)
+    good, bad, end = range(len(TOKENS), PADDED)
+    with plugin.stream(json_schema={"type": "integer"}, within=MARKS) as stream:
+        assert {good, bad, end} & stream.allowed() == {good, end}
+        assert {good, bad, end} & stream.allowed([good]) == {end}
+    plugin.close()
+
+
+@pytest.mark.parametrize(
+    ("within", "says"),
+    [
+        ("<a>", "must be two marks"),
+        (["<a>"], "must be two marks"),
+        (["", "<b>"], "a mark is empty"),
+        (["<a>", 5], "a mark must be a string"),
+        (["x" * 65, "<b>"], "of a few bytes"),
+    ],
+)
+def test_marks_that_make_no_sense_are_refused(plugin, within, says):
+    with plugin.stream(json_schema={}, within=within) as stream, pytest.raises(InputRefused, match=says):
+        stream.call()

@@ -47,13 +47,13 @@ def test_what_the_schema_cannot_say(validator: Any, change: Change) -> None:
     assert not reads(document)
 
 
-@pytest.mark.parametrize("name", ["bundle-1.json", "bundle-1-generation.json"])
+@pytest.mark.parametrize("name", ["bundle-1.json", "bundle-1-generation.json", "bundle-1-pipeline.json"])
 def test_the_fixtures_of_the_released_schema_are_valid(validator: Any, name: str) -> None:
     validator.validate(json.loads((Path(__file__).parent / "data" / name).read_bytes()))
 
 
 def test_the_data_types_are_the_readers() -> None:
-    assert SCHEMA["$defs"]["tensor"]["properties"]["dtype"]["enum"] == list(DataType)
+    assert SCHEMA["$defs"]["tensor_members"]["properties"]["dtype"]["enum"] == list(DataType)
 
 
 def test_every_object_of_the_schema_is_closed() -> None:
@@ -65,5 +65,5 @@ def test_every_object_of_the_schema_is_closed() -> None:
                 yield from objects(child, f"{path}/{name}")
 
     found = dict(objects(SCHEMA, ""))
-    assert len(found) == 10
+    assert len(found) == 14
     assert [path for path, node in found.items() if node.get("additionalProperties") is not False] == []

@@ -24,6 +24,8 @@ def test_the_export_list() -> None:
             "VariantSpec",
             "Precision",
             "StateSpec",
+            "PipelineSpec",
+            "StepSpec",
             "TensorSpec",
             "DataType",
             "Batching",
@@ -64,7 +66,7 @@ def test_the_layers_hold() -> None:
     """Each module imports only from those before it, as the package's docstring draws them."""
     order = [
         *("errors", "digest", "names", "schema", "curve"),
-        *("tensor", "stage", "generation", "state", "variants", "manifest", "keys"),
+        *("tensor", "stage", "generation", "state", "variants", "pipeline", "manifest", "keys"),
         *("envelope", "statement", "trust", "verdict"),
         *("seal", "folder", "bundle", "pack", "unpack", "oms"),
         *("merkle", "note", "checkpoint", "logproof", "logentry", "receipt", "auditor"),

@@ -94,7 +94,6 @@ def test_the_released_schema_1_stays_readable() -> None:
         "assets/labels.txt",
     }
     assert set(read.reserved) == {
-        "pipeline",
         "model.queue",
         "post.mode",
     }
@@ -222,7 +221,7 @@ def test_a_manifest_is_strict_json_of_limited_size() -> None:
         ),
         (
             lambda d: (generating()(d), d.update(post=POST)),
-            "post: cannot stand beside generation, which has no such stage",
+            "post: cannot stand beside generation; a tokenizer.json and a logits stage do its work",
         ),
         (
             lambda d: d.update(generation=GENERATION),

@@ -136,6 +136,7 @@ def test_inclusion_in_every_tree() -> None:
             assert rfc_includes(leaf_hash(ENTRIES[index]), index, head(size), proof)
 
 
+@pytest.mark.slow
 def test_consistency_of_every_two_trees() -> None:
     for new in range(131):
         for old in range(new + 1):
@@ -237,6 +238,7 @@ def holds(check: object, *args: object) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_inclusion_holds_exactly_where_the_rfc_says(data: st.DataObject) -> None:
@@ -254,6 +256,7 @@ def test_inclusion_holds_exactly_where_the_rfc_says(data: st.DataObject) -> None
         assert mth(claimed, claimed + 1) == leaf
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_consistency_holds_exactly_where_the_rfc_says(data: st.DataObject) -> None:

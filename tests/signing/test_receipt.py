@@ -50,6 +50,11 @@ def test_a_receipt_is_an_envelope_of_its_own_type() -> None:
     }
 
 
+def test_a_pipeline_s_receipt_names_the_bundles_that_took_part() -> None:
+    receipt = replace(RECEIPT, members={"find": Digest.of(b"detection"), "read": Digest.of(b"recognition")})
+    assert verify_receipt(make_receipt(receipt, KEY), KEY.public) == receipt
+
+
 def test_a_receipt_can_be_the_value_of_a_header() -> None:
     assert SIGNED.isascii()
     assert SIGNED.decode().isprintable()

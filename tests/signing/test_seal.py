@@ -222,6 +222,7 @@ def test_the_place_of_a_bad_header_is_named() -> None:
     assert caught.value.data == {"at": at}
 
 
+@pytest.mark.slow
 def test_a_stream_that_ends_anywhere_is_truncated() -> None:
     small = archive(MEMBERS[:4])
     for end in range(len(small)):

@@ -15,6 +15,7 @@ from sandseal_sdk.errors import FileExists, ModelUnreadable, PluginFolderInvalid
 from sandseal_signing.keys import PrivateKey, PublicKey
 from sandseal_signing.manifest import SCHEMA, Manifest, parse_manifest, render_manifest
 from sandseal_signing.names import is_model_name
+from sandseal_signing.tensor import TensorSpec
 
 if TYPE_CHECKING:
     from sandseal_sdk.plugin.plugin_spec import PluginSpec
@@ -76,7 +77,7 @@ def write_bundle(
     if folder.exists():
         raise FileExists(f"{folder} is already there", hint="give another --out, or move it away")
     graph = summarise(model)
-    (folder / "plugins").mkdir(parents=True)
+    folder.mkdir(parents=True)
     shutil.copyfile(model, folder / "model.onnx")
     for weights in graph.external_data:
         shutil.copyfile(model.parent / weights, folder / weights)
@@ -91,26 +92,42 @@ def write_bundle(
         manifest["model"]["raw"] = list(raw)
     for stage, plugin in (("pre", pre), ("post", post)):
         if plugin:
-            manifest[stage] = _stage(folder, stage, *plugin, assets)
-    if not (pre or post):
-        (folder / "plugins").rmdir()
-    (folder / "bundle.json").write_bytes(render_manifest(manifest))
+            public = {"inputs": plugin[0].inputs} if stage == "pre" else {"outputs": plugin[0].outputs}
+            tensors = {side: manifest_of_tensors(specs) for side, specs in public.items()}
+            manifest[stage] = stage_members(folder, *plugin, assets) | tensors
+    return write_manifest(folder, manifest)
+
+
+def write_manifest(folder: Path, members: Mapping[str, Any]) -> Path:
+    """Write bundle.json into a bundle's folder, and return the folder.
+
+    Raises:
+        ManifestInvalid: its members are not right.
+    """
+    (folder / "bundle.json").write_bytes(render_manifest(members))
     return folder
 
 
-def _stage(folder: Path, stage: str, spec: "PluginSpec", wasm: Path, assets: Mapping[str, Path]) -> dict[str, Any]:
-    """Copy the plugin in and return its part of the manifest."""
+def manifest_of_tensors(specs: Sequence[TensorSpec]) -> list[dict[str, Any]]:
+    """Tensors as a manifest lists them."""
+    return [{"name": spec.name, "dtype": str(spec.dtype), "shape": list(spec.shape)} for spec in specs]
+
+
+def stage_members(folder: Path, spec: "PluginSpec", wasm: Path, assets: Mapping[str, Path]) -> dict[str, Any]:
+    """Copy a plugin and its assets into a bundle's folder, and return its part of the manifest but for its tensors.
+
+    Raises:
+        PluginFolderInvalid: an asset is nowhere.
+    """
     plugin = f"plugins/{spec.name}.wasm"
+    (folder / "plugins").mkdir(exist_ok=True)
     shutil.copyfile(wasm, folder / plugin)
     for asset in spec.assets:
         (folder / asset).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(_asset(spec, asset, assets), folder / asset)
-    public = "inputs" if stage == "pre" else "outputs"
-    tensors = spec.inputs if stage == "pre" else spec.outputs
     return {
         "plugin": plugin,
         "function": spec.function,
-        public: [{"name": t.name, "dtype": str(t.dtype), "shape": list(t.shape)} for t in tensors],
         "limits": {"memory_mib": spec.limits.memory_mib, "time_ms": spec.limits.time_ms},
         "imports": list(spec.imports),
         "assets": list(spec.assets),
@@ -189,7 +206,11 @@ def init(
     assets: Mapping[str, Path] = MappingProxyType({}),
 ) -> Workspace:
     """Write `out` with a bundle folder, a fresh key pair and a trust policy that fit together."""
-    bundle = write_bundle(model, out / "bundle", name=name, pre=pre, post=post, assets=assets)
+    return open_workspace(write_bundle(model, out / "bundle", name=name, pre=pre, post=post, assets=assets), out)
+
+
+def open_workspace(bundle: Path, out: Path) -> Workspace:
+    """Write a fresh key pair and a trust policy that fit a bundle folder beside it."""
     key = PrivateKey.generate()
     private, _ = write_key_pair(out / "publisher", key)
     trust = write_trust(out / "trust.toml", bundle, {"publisher": key.public}, holder="me")
