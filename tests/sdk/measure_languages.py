@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from sandseal_sdk.build import build_plugin
 from sandseal_sdk.errors import ExtraMissing
-from sandseal_sdk.plugin.plugin_spec import LANGUAGES, STAGES
+from sandseal_sdk.plugin.plugin_spec import LANGUAGES
 from sandseal_sdk.scaffold import new_plugin
 from sandseal_sdk.testing.timing import time_plugin
 from support.rust import fetch_debian_rust
@@ -42,7 +42,7 @@ def measure(language: str, stage: str, folder: Path) -> list[str]:
 def row(language: str) -> list[str]:
     try:
         with TemporaryDirectory() as folder:
-            return [cell for stage in STAGES for cell in measure(language, stage, Path(folder) / stage)]
+            return [cell for stage in INPUTS for cell in measure(language, stage, Path(folder) / stage)]
     except ExtraMissing as error:
         return [error.message]
 
@@ -51,7 +51,7 @@ if __name__ == "__main__":
     command, _ = fetch_debian_rust()
     if command:
         os.environ.setdefault("RUSTC", str(command))
-    columns = [f"{stage} {what}" for stage in STAGES for what in ("build", "bytes", "instructions", "time")]
+    columns = [f"{stage} {what}" for stage in INPUTS for what in ("build", "bytes", "instructions", "time")]
     print(f"| language | {' | '.join(columns)} |\n{'|---' * (len(columns) + 1)}|")
     for language in LANGUAGES:
         print(f"| {language} | {' | '.join(row(language))} |", flush=True)

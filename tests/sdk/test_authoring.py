@@ -9,6 +9,8 @@ from sandseal_sdk.cli import build_app
 from sandseal_sdk.scaffold import new_plugin
 from sandseal_sdk.testing import watch
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 
 @pytest.fixture
 def folder(tmp_path):

@@ -8,6 +8,8 @@ from sandseal_sdk.build import build_plugin
 from sandseal_sdk.errors import BuildError
 from sandseal_sdk.plugin.wasm_module import read_surface
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 GOOD = """#include <sandseal.h>
 SANDSEAL_STAGE(stage) {
     const struct sandseal_tensor *x = sandseal_input(call, 0);
@@ -120,7 +122,6 @@ def test_what_needs_libc_says_so(make_plugin, needs):
     assert "libc = true" in caught.value.hint
 
 
-@pytest.mark.slow
 def test_a_plugin_with_libc_imports_nothing_either(make_plugin, call):
     import numpy as np
 
@@ -154,7 +155,6 @@ SANDSEAL_STAGE(stage) {
     assert call(built, np.zeros(1, np.float32))[0][0] == pytest.approx(1.479)
 
 
-@pytest.mark.slow
 def test_a_cpp_plugin_with_libc_needs_no_libcxx(make_plugin, call):
     import numpy as np
 

@@ -132,6 +132,7 @@ def test_token_ids_are_hugging_face_s(tokenizer_folder, call):
 def test_first_party_plugins_have_names():
     assert names("pre") == ["file-type", "image-classification", "text-embedding", "text-recognition", "voice-activity"]
     assert names("post") == ["file-type", "image-classification", "text-embedding", "text-recognition"]
+    assert names("step") == ["ocr-lines", "ocr-page"]
 
 
 def test_an_unknown_name_says_which_there_are():

@@ -7,6 +7,8 @@ from sandseal_host.errors import InputRefused
 from sandseal_sdk import harness
 from sandseal_sdk.errors import CaseInvalid, PluginFolderInvalid
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 DOUBLE = """#include <sandseal.h>
 SANDSEAL_STAGE(stage) {
     const struct sandseal_tensor *x = sandseal_input(call, 0);
@@ -91,7 +93,6 @@ def test_an_asset_that_is_not_there_is_named(make_plugin):
         harness.test_plugin(folder)
 
 
-@pytest.mark.slow
 def test_a_python_plugin_must_agree_with_plain_python(make_plugin):
     # A Python int has 64 bits in a plugin; only running both sides shows where that matters.
     source = (

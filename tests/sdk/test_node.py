@@ -6,6 +6,8 @@ from sandseal_sdk.errors import BuildError, ExtraMissing
 from sandseal_sdk.toolchains import node
 from sandseal_sdk.toolchains.compiler import library_folder
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch, tmp_path):

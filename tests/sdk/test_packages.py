@@ -6,6 +6,8 @@ import pytest
 from sandseal_sdk.errors import PackageUnavailable
 from sandseal_sdk.packages import unpack_package
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):

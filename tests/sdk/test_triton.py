@@ -4,14 +4,18 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.text_format import ParseError
+from onnx import helper
 from typer.testing import CliRunner
 
 from sandseal_sdk.cli import build_app
 from sandseal_sdk.errors import FileExists, RepositoryInvalid
 from sandseal_sdk.triton import import_repository
 from sandseal_sdk.triton.text_format import parse_text_format
+from sandseal_signing.errors import ManifestInvalid
 from sandseal_signing.manifest import Batching, Manifest, parse_manifest
-from support.onnx_models import OnnxModel, identity, mlp, outside
+from sandseal_signing.state import StateSpec
+from sandseal_signing.tensor import DataType
+from support.onnx_models import OnnxModel, build, identity, mlp, outside
 
 CONFIG = """
 name: "Digits_MLP"  # a comment
@@ -111,6 +115,103 @@ def test_what_cannot_be_taken_in(tmp_path: Path, config: str, why: str) -> None:
         list(import_repository(repository(tmp_path, config), tmp_path / "out"))
     assert caught.value.code in ("repository_invalid", "model_unreadable")
     assert not (tmp_path / "out").exists()
+
+
+SEQUENCES = """
+max_batch_size: 4
+sequence_batching {
+  max_sequence_idle_microseconds: 5000000
+  control_input [ { name: "start" control [ { kind: CONTROL_SEQUENCE_START fp32_false_true: [ 0, 1 ] } ] } ]
+  state [
+    {
+      input_name: "sum" output_name: "next" data_type: TYPE_FP32 dims: [ 2 ]
+      initial_state: { name: "zero" data_type: TYPE_FP32 dims: [ 2 ] zero_data: true }
+    }
+  ]
+  oldest { max_candidate_sequences: 8 max_queue_delay_microseconds: 300 }
+}
+"""
+
+
+def summing(width: int | str = "n") -> OnnxModel:
+    """y = next = sum + x + start."""
+    nodes = [
+        helper.make_node("Add", ["sum", "x"], ["both"]),
+        helper.make_node("Add", ["both", "start"], ["next"]),
+        helper.make_node("Identity", ["next"], ["y"]),
+    ]
+    sides = (("sum", "x", "start"), ("y", "next"))
+    shapes = {"start": ("batch", 1)}
+    return build(nodes, *([(n, DataType.FP32, shapes.get(n, ("batch", width))) for n in side] for side in sides))
+
+
+def test_sequences(tmp_path: Path) -> None:
+    (model,) = import_repository(repository(tmp_path, SEQUENCES, summing()), tmp_path / "out")
+    manifest = parse_manifest((model.bundle / "bundle.json").read_bytes())
+    assert manifest.model.state == (StateSpec("sum", "next"),)
+    assert manifest.model.batching == Batching(4, 300)
+    shapes = {spec.name: spec.shape for spec in (*manifest.model.inputs, *manifest.model.outputs)}
+    assert shapes["sum"] == shapes["next"] == ("batch", 2)  # which the graph leaves free
+    assert [spec.name for spec in manifest.inputs] == ["x", "start"]
+    assert set(model.unmapped) == {
+        "sequence_batching.max_sequence_idle_microseconds",
+        "sequence_batching.control_input.start",
+        "sequence_batching.oldest.max_candidate_sequences",
+    }
+
+
+def test_sequences_in_slots(tmp_path: Path) -> None:
+    direct = SEQUENCES.replace("oldest { max_candidate_sequences: 8", "direct { minimum_slot_utilization: 0.5")
+    (model,) = import_repository(repository(tmp_path, direct, summing()), tmp_path / "out")
+    assert parse_manifest((model.bundle / "bundle.json").read_bytes()).model.batching == Batching(4, 300)
+    assert "sequence_batching.direct.minimum_slot_utilization" in model.unmapped
+
+
+def test_sequences_without_batches(tmp_path: Path) -> None:
+    config = SEQUENCES.replace("max_batch_size: 4", "").replace("dims: [ 2 ]", "dims: [ 1, 2 ]")
+    manifest = imported(tmp_path, config, summing())
+    assert manifest.model.inputs[0].shape == (1, 2)
+
+
+def test_sequences_without_states(tmp_path: Path) -> None:
+    config = 'max_batch_size: 4 sequence_batching { control_input [ { name: "x" } ] }'
+    (model,) = import_repository(repository(tmp_path, config), tmp_path / "out")
+    assert list(model.unmapped) == ["sequence_batching"]
+
+
+def test_initial_states(tmp_path: Path) -> None:
+    config = SEQUENCES.replace("zero_data: true", 'data_file: "begin"')
+    models = repository(tmp_path, config, summing())
+    with pytest.raises(RepositoryInvalid, match="cannot be read"):
+        list(import_repository(models, tmp_path / "out"))
+    begin = models / "digits" / "initial_state" / "begin"
+    begin.parent.mkdir()
+    begin.write_bytes(bytes(7) + b"\x01")
+    with pytest.raises(RepositoryInvalid, match="'sum' begins with begin"):
+        list(import_repository(models, tmp_path / "out"))
+    begin.write_bytes(bytes(8))
+    assert len(list(import_repository(models, tmp_path / "out"))) == 1
+
+
+def test_a_state_without_a_size(tmp_path: Path) -> None:
+    with pytest.raises(ManifestInvalid, match="no size at the start"):
+        imported(tmp_path, SEQUENCES.replace("dims: [ 2 ]", "dims: [ -1 ]"), summing())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("enable", "cached"), [("true", True), ("false", False)])
+def test_kept_answers(tmp_path: Path, enable: str, *, cached: bool) -> None:
+    config = f"max_batch_size: 4 response_cache {{ enable: {enable} }}"
+    (model,) = import_repository(repository(tmp_path, config), tmp_path / "out")
+    assert parse_manifest((model.bundle / "bundle.json").read_bytes()).model.cache is cached
+    assert not model.unmapped
+
+
+def test_answers_of_sequences_are_not_kept(tmp_path: Path) -> None:
+    models = repository(tmp_path, SEQUENCES + "response_cache { enable: true }", summing())
+    (model,) = import_repository(models, tmp_path / "out")
+    assert not parse_manifest((model.bundle / "bundle.json").read_bytes()).model.cache
+    assert "response_cache" in model.unmapped
 
 
 def test_a_graph_without_room_for_rows(tmp_path: Path) -> None:

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from sandseal_sdk.commands import authoring, exporting, importing, log, publishing, receipt, remote, trust, verifying
+from sandseal_sdk.commands import (
+    authoring,
+    calling,
+    exporting,
+    importing,
+    log,
+    publishing,
+    receipt,
+    remote,
+    trust,
+    verifying,
+)
 from sandseal_sdk.console import fail, out
 from sandseal_sdk.errors import ExtraMissing
 from sandseal_signing.errors import SandsealError
@@ -41,6 +52,7 @@ def build_app() -> typer.Typer:
     exporting.register(app)
     authoring.register(app)
     remote.register(app)
+    calling.register(app)
     log.register(app)
     receipt.register(app)
     trust.register(app)

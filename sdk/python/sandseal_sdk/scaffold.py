@@ -19,7 +19,7 @@ def new_plugin(folder: Path, name: str, language: str, stage: str) -> Path:
         folder: created, with what lies above it; may be there already if it is empty.
         name: the plugin's: lower-case letters, digits, '.', '_' and '-'.
         language: one of LANGUAGES.
-        stage: pre or post.
+        stage: one of STAGES.
 
     Raises:
         FileExists: the folder holds something.

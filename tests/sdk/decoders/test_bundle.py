@@ -56,14 +56,25 @@ def test_the_folder_and_its_progress(tmp_path: Path) -> None:
             source, tmp_path / "out", name="acme.x", precision=Precision.INT8, context=48, progress=done.append
         )
         assert sum(done) == source.size
-    names = ["bundle.json", "chat_template.jinja", "model.onnx", "model.onnx.data", "tokenizer.json"]
+    names = ["README.md", "bundle.json", "chat_template.jinja", "model.onnx", "model.onnx.data", "tokenizer.json"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     manifest = parse_manifest((tmp_path / "out" / "bundle.json").read_bytes())
     assert (manifest.inputs, manifest.outputs) == ((TEXT_INPUT,), (TEXT_OUTPUT,))
-    assert manifest.files == {*names} - {"bundle.json"}
+    assert manifest.files == {*names} - {"README.md", "bundle.json"}
     assert manifest.metadata == {"source": "Tiny (x.gguf)", "precision": "int8", "licence": "mit"}
     assert manifest.generation is not None
     assert (manifest.generation.context, manifest.generation.stop_ids) == (48, (2, 0))
+    card = (tmp_path / "out" / "README.md").read_text()
+    for said in (
+        "# acme.x",
+        "from Tiny (x.gguf)",
+        "its licence",
+        "mit",
+        "int8, in blocks of 32",
+        "at most 48 positions",
+        "2, 0",
+    ):
+        assert said.lower() in card.lower()
 
 
 def test_what_is_there_stays_and_what_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_what_is_of_another_kind_is_said(content: bytes, why: str) -> None:
         read(content)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_damage_is_an_error_of_ours_or_harmless(whole: bytes, data: st.DataObject) -> None:

@@ -166,6 +166,7 @@ def test_a_weight_that_is_no_number_is_said(tmp_path: Path) -> None:
         write_decoder(source, tmp_path / "out", name="x")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_damaged_file_is_refused_or_imported(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

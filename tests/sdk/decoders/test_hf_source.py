@@ -71,6 +71,10 @@ def test_text_parts_that_are_said_in_other_ways(folder: Path) -> None:
         assert source.text.add_bos is None
         assert source.text.defaults == {}
         assert source.text.chat_template == f'{{% set eos_token = "{SPECIAL[2]}" %}}x{{{{ eos_token }}}}'
+    templates = [{"name": "default", "template": "x"}, {"name": "tool_use", "template": "y"}]
+    changed(folder, "tokenizer_config", chat_template=templates)
+    with HfSource(folder) as source:
+        assert source.text.chat_template == "{% if tools %}y{% else %}x{% endif %}"
     (folder / "chat_template.jinja").write_text("from a file")
     with HfSource(folder) as source:
         assert source.text.chat_template == "from a file"
@@ -121,6 +125,13 @@ def test_what_is_missing_is_said(file: str, error: type[Exception], why: str, fo
     (folder / file).unlink()
     with pytest.raises(error, match=why):
         HfSource(folder)
+
+
+def test_an_exported_graph_is_no_source(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "model.onnx")
+    with pytest.raises(ModelUnreadable, match=r"has an ONNX graph \(model\.onnx\) and no safetensors") as caught:
+        HfSource(folder)
+    assert "exported from" in caught.value.hint
 
 
 def test_weights_of_integers_are_refused(folder: Path) -> None:

@@ -45,6 +45,9 @@ def test_both_precisions(bundle: Path) -> None:
     card = (bundle / "README.md").read_text()
     assert "## In FP16" in card
     assert "## In INT8" in card
+    assert half.time is None
+    assert eight.time is not None
+    assert f"A run took {eight.time:.2f} times as long." in card
 
 
 def test_a_batch_does_not_change_a_row_in_eight_bits(bundle: Path) -> None:

@@ -1,5 +1,6 @@
 """What publishing and verifying bundles needs beyond `sandseal_signing`, which does no I/O.
 
+card           the model card
 graph          what an ONNX file says of itself
 keyfiles       key pairs on disk
 trust_file     a key enrolled in a trust policy's text

@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 def new(
     folder: Annotated[Path, typer.Argument(help="Created; its name becomes the plugin's.")],
     lang: Annotated[str, typer.Option(help="python, c, cpp, zig, assemblyscript or rust.")] = "python",
-    stage: Annotated[str, typer.Option(help="pre or post.")] = "pre",
+    stage: Annotated[str, typer.Option(help="pre, post or logits.")] = "pre",
 ) -> None:
     """Start a plugin that builds and passes its test as it stands."""
     from sandseal_sdk.scaffold import new_plugin

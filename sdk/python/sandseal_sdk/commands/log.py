@@ -39,7 +39,7 @@ def verify(key: Key = None, state: State = STATE, context: ContextName = "defaul
 def watch(
     key: Key = None,
     state: State = STATE,
-    every: Annotated[float, typer.Option(min=1, help="Seconds between two looks.")] = 60.0,
+    every: Annotated[float, typer.Option(min=1, max=86_400, help="Seconds between two looks.")] = 60.0,
     context: ContextName = "default",
 ) -> None:
     """Verify again and again; ends when the log is not what it was."""

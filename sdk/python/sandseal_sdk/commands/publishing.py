@@ -43,14 +43,14 @@ def keygen(
 
 
 def init(
-    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An ONNX file.")],
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An ONNX file, or a pipeline's TOML.")],
     name: Annotated[str | None, typer.Option(help="The model's name; made from the file's when absent.")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Where to; a folder called after the name.")] = None,
     pre: Annotated[str | None, typer.Option(help="Runs before the model: a plugin's folder, or sandseal:NAME.")] = None,
     post: Annotated[str | None, typer.Option(help="Runs after the model: likewise.")] = None,
     asset: Annotated[list[str], typer.Option(help="NAME=FILE, for an asset that a plugin asks for.")] = [],  # noqa: B006
 ) -> None:
-    """Write a bundle folder, a key pair and a trust policy for an ONNX model, ready to pack and push.
+    """Write a bundle folder, a key pair and a trust policy for an ONNX model or a pipeline, ready to pack and push.
 
     sandseal:NAME is a plugin that comes with Sandseal, such as sandseal:image-classification.
     """
@@ -58,14 +58,20 @@ def init(
     from sandseal_sdk.first_party import ready_plugin
 
     name = name or publish.name_of(model)
-    made = publish.init(
-        model,
-        folder or Path(name),
-        name=name,
-        pre=ready_plugin(pre, "pre", note) if pre else None,
-        post=ready_plugin(post, "post", note) if post else None,
-        assets={name: Path(file) for name, _, file in (given.partition("=") for given in asset)},
-    )
+    to = folder or Path(name)
+    if model.suffix == ".toml":
+        from sandseal_sdk.pipeline_file import write_pipeline
+
+        made = publish.open_workspace(write_pipeline(model, to / "bundle", name=name, progress=note), to)
+    else:
+        made = publish.init(
+            model,
+            to,
+            name=name,
+            pre=ready_plugin(pre, "pre", note) if pre else None,
+            post=ready_plugin(post, "post", note) if post else None,
+            assets={name: Path(file) for name, _, file in (given.partition("=") for given in asset)},
+        )
     note("next:")
     out.print(f"sandseal pack {made.bundle} --key {made.key}")
     out.print(f"sandseal serve --trust {made.trust}")
@@ -133,6 +139,9 @@ def show(seal: SealFile) -> None:
     for side, specs in (("input", manifest.inputs), ("output", manifest.outputs)):
         for spec in specs:
             out.print(f"{side:>6}  {spec.name}  {spec.dtype}  {list(spec.shape)}")
+    for step in manifest.pipeline.steps if manifest.pipeline else ():
+        what = step.stage.plugin if step.stage else f"model {step.model} {step.bundle[:16]}".rstrip()
+        out.print(f"  step  {step.name}: {what}, from {', '.join(map(str, step.sources))}")
     _report(seal, contents)
 
 

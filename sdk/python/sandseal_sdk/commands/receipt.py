@@ -61,6 +61,7 @@ def _facts(receipt: Receipt) -> dict[str, str]:
     return {
         "bundle": receipt.bundle.hex,
         **{f"{stage} plugin": digest.hex for stage, digest in receipt.plugins.items()},
+        **{f"{step} bundle": bundle.hex for step, bundle in receipt.members.items()},
         "request": receipt.request.hex,
         "response": receipt.response.hex,
         "time": render_time(receipt.time),

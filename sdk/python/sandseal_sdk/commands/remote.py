@@ -1,9 +1,6 @@
-"""For talking to a host: login, push, call, models, load, unload, queue, record, token."""
+"""For talking to a host: login, push, models, load, unload, queue, record, token."""
 
 import json
-import mimetypes
-import secrets
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +25,7 @@ Version = Annotated[int | None, typer.Option(help="A version; the one that serve
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    for command in (login, push, call, models, load, unload, queue, record):
+    for command in (login, push, models, load, unload, queue, record):
         app.command()(command)
     tokens = typer.Typer(help="Issue, list and revoke a host's tokens.", no_args_is_help=True)
     tokens.command("add")(token_add)
@@ -89,34 +86,6 @@ def push(
     note(f"signed by {', '.join(answer['holders'])}; rule {answer['rule']} decided")
     note(audit.check_acceptance(audit.read_state(STATE), answer, _bundle_id(seal)))
     out.print(f"{answer['name']} version {answer['version']} {answer['state']}  bundle {answer['id']}")
-
-
-def call(
-    model: Model,
-    file: Annotated[
-        Path | None, typer.Argument(exists=True, dir_okay=False, help="The input; standard input when absent.")
-    ] = None,
-    content_type: Annotated[str | None, typer.Option(help="Guessed from the file's name when absent.")] = None,
-    version: Version = None,
-    receipt: Annotated[
-        Path | None, typer.Option(help="Where to keep the host's receipt and, beside it, the answer.")
-    ] = None,
-    context: ContextName = "default",
-) -> None:
-    """Send a file to a model that takes one, and print its answer as JSON."""
-    body = file.read_bytes() if file else sys.stdin.buffer.read()
-    kind = content_type or mimetypes.guess_type(file.name if file else "")[0] or "application/octet-stream"
-    with connect(context) as client:
-        if receipt is None:
-            out.print_json(json.dumps(client.call(model, body, kind, version=version)))
-            return
-        nonce = secrets.token_urlsafe(16)
-        answer, signed = client.call_with_receipt(model, body, nonce, kind, version=version)
-    kept = receipt.with_name(f"{receipt.name}.response")
-    receipt.write_bytes(signed)
-    kept.write_bytes(answer)
-    out.print_json(answer.decode())
-    note(f"verify it: sandseal receipt verify {receipt} --key KEY --response {kept} --nonce {nonce}")
 
 
 def models(context: ContextName = "default") -> None:
@@ -187,7 +156,9 @@ def token_add(
     ceiling: Annotated[str, typer.Option(help="Most urgent class of its requests: realtime, standard, batch.")] = "",
     requests_s: Annotated[float | None, typer.Option(help="Inference requests a second.")] = None,
     rows_s: Annotated[float | None, typer.Option(help="Rows of such requests a second.")] = None,
-    days: Annotated[float | None, typer.Option(help="Days until it expires; never when absent.")] = None,
+    days: Annotated[
+        float | None, typer.Option(min=0, max=36_500, help="Days until it expires; never when absent.")
+    ] = None,
     context: ContextName = "default",
 ) -> None:
     """Issue a token; its secret is printed this once."""

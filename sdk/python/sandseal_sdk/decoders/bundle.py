@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sandseal_sdk.bundles.card import write_card
 from sandseal_sdk.decoders.graph import CONTRIB, GraphBuilder
 from sandseal_sdk.decoders.precision import Precision
+from sandseal_sdk.decoders.quantise import BLOCK
 from sandseal_sdk.decoders.source import DecoderSource, TextParts
 from sandseal_sdk.decoders.weight_file import WeightFile
 from sandseal_sdk.errors import FileExists, ModelUnsupported
@@ -17,6 +19,10 @@ from sandseal_signing.pack import Progress
 from sandseal_signing.tensor import TensorSpec
 
 GRAPH, WEIGHTS, TOKENIZER, TEMPLATE = "model.onnx", "model.onnx.data", "tokenizer.json", "chat_template.jinja"
+_NOT_COMPARED = (
+    "Its answers were not compared with the source's. Weights in f32 answer as transformers does; fewer bits, and f16, "
+    "are less exact."
+)
 
 
 def write_decoder(
@@ -55,6 +61,8 @@ def write_decoder(
                 tensors=list(unused),
             )
         (folder / GRAPH).write_bytes(graph.SerializeToString())
+        choices = list(_choices(source, precision, context))
+        write_card(folder, f"Imported from {source.description}.", choices, _NOT_COMPARED)
 
 
 def write_manifest(
@@ -98,6 +106,20 @@ def write_manifest(
         "metadata": {key: value for key, value in metadata.items() if value},
     }
     (folder / MANIFEST).write_bytes(render_manifest(manifest))
+
+
+def _choices(source: DecoderSource, precision: Precision, context: int) -> Iterator[str]:
+    """What the card says of how the model was made."""
+    shape, text = source.shape, source.text
+    yield f"Its licence, as it states it: {source.licence or 'none'}."
+    yield (
+        f"{shape.layers} layers of width {shape.hidden}, {shape.heads} heads over {shape.kv_heads} of keys and values, "
+        f"{shape.vocab:,} tokens."
+    )
+    yield f"Weights in {precision}{f', in blocks of {BLOCK}' if precision.bits else ''}."
+    yield f"A sequence has at most {context:,} positions; the model was made for {shape.context:,}."
+    yield f"A text ends at one of the tokens {', '.join(map(str, text.stop_ids)) or '(none)'}."
+    yield "Messages are put into its own chat template." if text.chat_template else "It has no chat template."
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError
 
+from sandseal_sdk.bundles.card import write_card
 from sandseal_sdk.bundles.graph import domains, external_files
 from sandseal_sdk.decoders.bundle import GRAPH, new_folder, write_manifest
 from sandseal_sdk.decoders.facts import Facts
@@ -45,7 +46,8 @@ def copy_decoder(folder: Path, out: Path, *, name: str, progress: Progress = lam
     if not any(node.op_type == "GroupQueryAttention" for node in graph.graph.node):
         raise ModelUnsupported(
             "the decoder has no GroupQueryAttention, so each step would copy all keys and values",
-            hint="build it with a recent model builder of onnxruntime-genai",
+            hint="build it with a recent model builder of onnxruntime-genai, or give `sandseal import hf` the folder "
+            "of safetensors that it was exported from",
         )
     text, weights = read_text(folder, config), external_files(graph)
     if odd := [file for file in weights if Path(file).name != file]:
@@ -55,6 +57,7 @@ def copy_decoder(folder: Path, out: Path, *, name: str, progress: Progress = lam
             _copy(folder / source, out / target, progress)
         about = {"source": f"{config.text('type', 'decoder')} by onnxruntime-genai's model builder"}
         write_manifest(out, text, name, config.count("context_length"), weights, domains(graph), about)
+        write_card(out, f"Imported from {about['source']}.", ["Graph and weights are as they were, byte for byte."])
 
 
 def _read(path: Path) -> onnx.ModelProto:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sandseal_sdk.decoders.facts import Facts
 from sandseal_sdk.decoders.source import TextParts
-from sandseal_sdk.decoders.template import complete_template
+from sandseal_sdk.decoders.template import complete_template, merged_template
 from sandseal_sdk.decoders.tokenizer_json import Token, byte_level_tokenizer, sentencepiece_tokenizer
 from sandseal_sdk.errors import ModelUnreadable, ModelUnsupported
 
@@ -41,6 +41,7 @@ def read_text(facts: Facts, vocab: int) -> TextParts:
     else:
         raise ModelUnsupported(f"a tokenizer of the kind {model!r} cannot be imported; known are gpt2 and llama")
     template = facts.text("tokenizer.chat_template", "")
+    template = merged_template(template, facts.text("tokenizer.chat_template.tool_use", ""))
     names = {f"{name}_token": tokens[i].text for name, i in ids.items() if i is not None}
     return TextParts(
         tokenizer=json.dumps(tokenizer, ensure_ascii=False).encode(),

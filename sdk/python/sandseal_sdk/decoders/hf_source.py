@@ -103,6 +103,12 @@ class HfSource:
         self._open.close()
 
     def _read(self, folder: Path) -> Mapping[str, Any]:
+        graphs = [] if any(folder.glob("*.safetensors")) else sorted(folder.glob("**/*.onnx"))
+        if graphs:
+            raise ModelUnreadable(
+                f"{folder} has an ONNX graph ({graphs[0].name}) and no safetensors, out of which a graph is made here",
+                hint="give the folder that it was exported from; onnxruntime-genai's are for `sandseal import genai`",
+            )
         shards = Facts.load(folder / "model.safetensors.index.json").get("weight_map", {"": "model.safetensors"})
         files = sorted({folder / Path(str(name)).name for name in shards.values()})
         tensors: dict[str, Any] = {}

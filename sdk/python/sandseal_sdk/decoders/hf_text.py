@@ -5,7 +5,7 @@ from typing import Any
 
 from sandseal_sdk.decoders.facts import Facts
 from sandseal_sdk.decoders.source import TextParts
-from sandseal_sdk.decoders.template import complete_template
+from sandseal_sdk.decoders.template import complete_template, merged_template
 from sandseal_sdk.errors import ModelUnreadable, ModelUnsupported
 
 _SAMPLING = {
@@ -45,17 +45,21 @@ def read_text(folder: Path, config: Facts) -> TextParts:
 
 def _template(folder: Path, about: Facts) -> str | None:
     """From a file of its own, or out of the tokenizer's configuration, where several may be named."""
-    path = folder / "chat_template.jinja"
-    try:
-        if path.exists():
-            return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelUnreadable(f"{path} cannot be read: {error}") from None
-    template = about.get("chat_template")
+    template: Any = _text_file(folder / "chat_template.jinja") or about.get("chat_template")
+    for_tools: Any = _text_file(folder / "additional_chat_templates" / "tool_use.jinja")
     if isinstance(template, list):
         named = {str(each.get("name")): each.get("template") for each in template if isinstance(each, dict)}
-        template = named.get("default")
-    return template if isinstance(template, str) else None
+        template, for_tools = named.get("default"), named.get("tool_use")
+    if not isinstance(template, str):
+        return None
+    return merged_template(template, for_tools if isinstance(for_tools, str) else None)
+
+
+def _text_file(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelUnreadable(f"{path} cannot be read: {error}") from None
 
 
 def _token(about: Facts, name: str) -> str | None:

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from sandseal_sdk import publish
+from sandseal_sdk.bundles.card import write_card
 from sandseal_sdk.errors import ExportDiffers, FileExists
-from sandseal_sdk.exporting.card import CARD, model_card
-from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare
+from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare, comparison_table
 from sandseal_sdk.exporting.samples import Arrays, random_samples
 from sandseal_signing.tensor import TensorSpec
 
@@ -91,5 +91,6 @@ def export(
                 output=worst.output,
             )
         publish.write_bundle(graph, folder, name=name, metadata={"source": source.description})
-    (folder / CARD).write_text(model_card(name, folder, source.description, choices, differences, what))
+    heading, figures = f"## Outputs against the source's, on {what} inputs", comparison_table(differences)
+    write_card(folder, f"Exported from {source.description}.", choices, heading, figures)
     return Exported(folder, choices, differences)

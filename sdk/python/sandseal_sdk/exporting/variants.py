@@ -11,10 +11,10 @@ import onnx
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
+from sandseal_sdk.bundles.card import CARD
 from sandseal_sdk.bundles.graph import walk_nodes
 from sandseal_sdk.errors import ExportDiffers, ExportFailed, FileExists, InputInvalid
-from sandseal_sdk.exporting.card import CARD, comparison_table
-from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare
+from sandseal_sdk.exporting.comparison import Graph, OutputDifference, compare, comparison_table, relative_time
 from sandseal_sdk.exporting.samples import Arrays
 from sandseal_signing.manifest import Manifest, parse_manifest, render_manifest
 from sandseal_signing.names import MANIFEST
@@ -50,12 +50,14 @@ class Variant:
         file: its graph's.
         size: bytes of graph and weights.
         differences: how far its outputs are from the graph's own.
+        time: that a run takes in relation to one of the graph, on this machine; None where it is for other devices.
     """
 
     precision: Precision
     file: str
     size: int
     differences: tuple[OutputDifference, ...]
+    time: float | None
 
 
 def add_variant(folder: Path, precision: Precision, samples: Sequence[Arrays], tolerance: float) -> Variant:
@@ -79,7 +81,8 @@ def add_variant(folder: Path, precision: Precision, samples: Sequence[Arrays], t
         raise FileExists(f"{folder / file} is already there", hint="delete it and its member of `variants`")
     weights = _write(recipe.make(onnx.load(folder / own)), folder / file)
     try:
-        differences = compare(Graph(folder / own).run, Graph(folder / file), samples)
+        graph, plain = Graph(folder / file), Graph(folder / own)
+        differences = compare(plain.run, graph, samples)
         worst = max(differences, key=lambda difference: difference.excess(tolerance))
         if worst.excess(tolerance) > 0:
             raise ExportDiffers(
@@ -93,7 +96,8 @@ def add_variant(folder: Path, precision: Precision, samples: Sequence[Arrays], t
         raise
     _describe(folder, manifest, precision, recipe, file, weights)
     size = sum((folder / path).stat().st_size for path in (file, *weights))
-    variant = Variant(precision, file, size, differences)
+    time = relative_time(graph, plain, samples) if recipe.requires == "cpu" else None
+    variant = Variant(precision, file, size, differences, time)
     _extend_card(folder, variant, recipe)
     return variant
 
@@ -124,7 +128,8 @@ def _describe(
 def _extend_card(folder: Path, variant: Variant, recipe: _Recipe) -> None:
     card = folder / CARD
     text = card.read_text(encoding="utf-8") if card.exists() else f"# {folder.name}\n"
-    part = f"\n## In {variant.precision}, {variant.size / 1e6:.1f} MB, for {recipe.requires}\n\n{recipe.about}\n\n"
+    about = recipe.about if variant.time is None else f"{recipe.about} A run took {variant.time:.2f} times as long."
+    part = f"\n## In {variant.precision}, {variant.size / 1e6:.1f} MB, for {recipe.requires}\n\n{about}\n\n"
     card.write_text(text + part + comparison_table(variant.differences) + "\n", encoding="utf-8")
 
 

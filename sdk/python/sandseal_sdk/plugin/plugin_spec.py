@@ -19,9 +19,9 @@ LANGUAGES = {
     "assemblyscript": "plugin.ts", "rust": "plugin.rs",
 }  # fmt: skip
 """Every language, with what a new plugin's source is called."""
-STAGES = ("pre", "post")
+STAGES = ("pre", "post", "logits")
 """What a new plugin can be."""
-_POSITIONS = (*STAGES, "logits")
+_POSITIONS = (*STAGES, "step")  # of a pipeline
 VOCABULARY = Path("cases") / "vocabulary.bin"
 """What stands in cases for the asset `vocabulary`, which hosts make for logits stages."""
 
@@ -35,7 +35,7 @@ class PluginSpec(StageSpec):
         folder: holds plugin.toml, the source, the assets and cases/.
         language: one of LANGUAGES.
         source: the source file, relative to the folder.
-        position: pre, post or logits.
+        position: one of STAGES, or step.
         libc: C and C++ only: link a C library (`#include <math.h>`, `malloc`).
         parameters: Python only: what a request may set, with the values that stand when it does not.
     """

@@ -10,6 +10,7 @@ from sandseal_sdk import publish
 from sandseal_sdk.bundles.graph import GraphSummary, summarise
 from sandseal_sdk.errors import FileExists, RepositoryInvalid
 from sandseal_sdk.triton.config import TritonConfig, read_config
+from sandseal_sdk.triton.tensors import TensorConfig
 from sandseal_signing.manifest import SCHEMA, render_manifest
 from sandseal_signing.names import MANIFEST
 
@@ -41,6 +42,7 @@ def import_repository(repository: Path, out: Path) -> Iterator[ImportedModel]:
     Raises:
         RepositoryInvalid: no model in it, or one that is not what its configuration says.
         ModelUnreadable: a graph that is not ONNX.
+        ManifestInvalid: it has what a manifest cannot state, such as a state without a fixed size.
         FileExists: a bundle's folder is already there.
     """
     models = sorted(folder for folder in repository.iterdir() if folder.is_dir() and _versions(folder))
@@ -88,8 +90,9 @@ def _model(config: TritonConfig, graph: GraphSummary, written: Path) -> dict[str
     tensors = [*model["inputs"], *model["outputs"]]
     known = {tensor["name"]: tensor for tensor in tensors}
     batched = "batching" in model and config.max_rows != 0
-    for name, wanted in config.tensors.items():
-        _check(name, wanted.dtype, wanted.dims, known.get(name), bool(config.max_rows), written)
+    kept = {name: state.kind for state in config.states for name in (state.input, state.output)}
+    for name, wanted in (*config.tensors.items(), *kept.items()):
+        _check(name, wanted, known.get(name), bool(config.max_rows), written)
     if config.max_rows and not batched:
         raise RepositoryInvalid(
             f"{written} batches {config.max_rows} rows, and the graph leaves no axis 0 free for them"
@@ -100,20 +103,30 @@ def _model(config: TritonConfig, graph: GraphSummary, written: Path) -> dict[str
         model.pop("batching", None)
         for tensor in tensors:
             tensor["shape"] = ["axis_batch" if axis == "batch" else axis for axis in tensor["shape"]]
+    for name, kind in kept.items():
+        shape = known[name]["shape"]
+        shape[bool(config.max_rows) :] = _fixed(shape[bool(config.max_rows) :], kind.dims)
+    if config.states:
+        model["state"] = [{"input": state.input, "output": state.output} for state in config.states]
+    if config.cache:
+        model["cache"] = True
     return model
 
 
-def _check(
-    name: str, dtype: str, dims: tuple[int, ...], ours: dict[str, Any] | None, batched: bool, written: Path
-) -> None:
+def _check(name: str, wanted: TensorConfig, ours: dict[str, Any] | None, batched: bool, written: Path) -> None:
     if ours is None:
         raise RepositoryInvalid(f"{written} names a tensor {name!r} that the graph does not have")
-    shape = ours["shape"][batched:]
+    shape, dims = ours["shape"][batched:], wanted.dims
     fits = len(shape) == len(dims) and all(
         isinstance(axis, str) or size in (axis, -1) for axis, size in zip(shape, dims, strict=True)
     )
-    if ours["dtype"] != dtype or not fits:
+    if ours["dtype"] != wanted.dtype or not fits:
         raise RepositoryInvalid(
-            f"{written} says that {name!r} is {dtype} {list(dims)}; the graph says {ours['dtype']} {shape}",
+            f"{written} says that {name!r} is {wanted.dtype} {list(dims)}; the graph says {ours['dtype']} {shape}",
             hint="correct the configuration; a `reshape` cannot be taken over",
         )
+
+
+def _fixed(shape: list[int | str], dims: tuple[int, ...]) -> list[int | str]:
+    """The axes that a graph leaves free, as large as the configuration says: a state has a size from the start."""
+    return [size if isinstance(axis, str) and size >= 0 else axis for axis, size in zip(shape, dims, strict=True)]

@@ -20,6 +20,11 @@ def parse_text_format(text: str) -> Message:
     return _message(Tokenizer(text.splitlines()), None)
 
 
+def take(fields: Message, name: str, default: Any) -> Any:
+    """Take a member out; its last value counts, as in protobuf."""
+    return fields.pop(name, [default])[-1]
+
+
 def _message(tokens: Tokenizer, end: str | None) -> Message:
     fields: Message = {}
     while not (tokens.AtEnd() if end is None else tokens.TryConsume(end)):
