@@ -1,6 +1,6 @@
-"""The figures of *Beyond one model*: what a kept answer and a step of a sequence cost.
+"""The figures of *Beyond one model*: what a kept answer, a step of a sequence and a pipeline cost.
 
-All in one process and without HTTP, so that the figures are the core's own.
+The first two in one process and without HTTP, so that the figures are the core's own.
 """
 
 import os
@@ -9,20 +9,22 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
 import uvloop
-from onnx import helper
 
 from bench import lanes
+from bench.beyond_graphs import saved_graphs
+from bench.beyond_tuning import tuning
+from bench.beyond_variants import variants
 from bench.figure import Figure, Measure, interleave
+from bench.pipelines import PIPELINES
 from sandseal_host.serving.cache import ModelCache, ResponseCache
+from sandseal_host.serving.lost_sequences import LostSequences
 from sandseal_host.serving.request import Request, Response, Step
 from sandseal_host.serving.sequences import Sequences
 from sandseal_signing.state import StateSpec
-from sandseal_signing.tensor import DataType
-from support.onnx_models import OnnxModel, build, conv_net, mlp
+from support.onnx_models import OnnxModel, conv_net, mlp, summing
 
 ROUNDS = 5
 SECONDS = float(os.environ.get("SANDSEAL_BENCH_SECONDS", "1"))
-_ROW = ("batch", 128)
 
 
 def kept() -> Iterator[Figure]:
@@ -45,7 +47,7 @@ def kept() -> Iterator[Figure]:
 
 def sequences() -> Iterator[Figure]:
     """A step of a sequence against a run of the same graph whose client holds the state."""
-    model = _summing()
+    model = summing(128)
     spec = replace(model.spec, state=(StateSpec("sum", "next"),))
 
     async def plain() -> float:
@@ -58,7 +60,7 @@ def sequences() -> Iterator[Figure]:
     async def stepped() -> float:
         with lanes.opened(model) as session:
             lane, (total,) = lanes.lane(session), lanes.row(model)
-            open_ones = Sequences("bench", spec, idle_s=60.0, most=8)
+            open_ones = Sequences("bench", spec, idle_s=60.0, most=8, most_bytes=1 << 20, lost=LostSequences())
 
             async def step(request: Request) -> Response:
                 start = request.id == first
@@ -86,11 +88,11 @@ async def _each(answer: Callable[[Request], Awaitable[Response]], inputs: tuple)
     return (time.monotonic() - began) / count
 
 
-def _summing() -> OnnxModel:
-    """y = next = sum + x."""
-    nodes = [helper.make_node("Add", ["sum", "x"], ["next"]), helper.make_node("Identity", ["next"], ["y"])]
-    sides = (("sum", "x"), ("y", "next"))
-    return build(nodes, *([(name, DataType.FP32, _ROW) for name in side] for side in sides))
-
-
-MEASURES = (Measure("kept answers", kept), Measure("sequences", sequences))
+MEASURES = (
+    Measure("kept answers", kept),
+    Measure("sequences", sequences),
+    PIPELINES,
+    Measure("variants", variants),
+    Measure("saved graphs", saved_graphs),
+    Measure("tuning", tuning),
+)

@@ -16,8 +16,8 @@ from wasmtime import wat2wasm
 
 from bench.figure import Figure, Measure, interleave
 from sandbox.guests import ALIAS, ALLOC, DONE, ECHO, floats, guest, stage_spec, tensor_spec
+from sandseal_host.private_cache import PrivateCache
 from sandseal_host.sandbox import SandboxEngine
-from sandseal_host.sandbox.code_cache import CodeCache
 from sandseal_host.sandbox.compiler import Compiler
 from sandseal_host.tensors import Tensor
 from sandseal_sdk.build import build_plugin
@@ -160,7 +160,7 @@ def loading() -> Iterator[Figure]:
     spec, wasm = read_plugin_spec(folder).stage, build_plugin(folder, progress=print).wasm.read_bytes()
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
-        keeping = Compiler(CodeCache(root / "code", root / "keys" / "code.key", 1 << 24))
+        keeping = Compiler(PrivateCache(root / "code", root / "keys" / "code.key", 1 << 24, "compiled plugins"))
         with SandboxEngine() as plain, SandboxEngine(pooling=plain.pooling, compiler=keeping) as cached:
 
             def load(engine: SandboxEngine) -> float:

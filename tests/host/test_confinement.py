@@ -81,7 +81,7 @@ def inside(tmp_path_factory):
         port = server.getsockname()[1]
         given = {"readable": str(folder), "closed": str(closed), "open": file.fileno(), "port": port}
         command = [sys.executable, "-P", "-B", "-c", TRY, json.dumps(given)]
-        child = subprocess.run(command, capture_output=True, pass_fds=[file.fileno()], check=True, timeout=60)
+        child = subprocess.run(command, capture_output=True, pass_fds=[file.fileno()], check=True, timeout=300)
     assert closed.exists()
     return json.loads(child.stdout)
 

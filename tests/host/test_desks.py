@@ -93,7 +93,7 @@ def play(tmp_path):
         async def within() -> None:
             scene = Scene(tmp_path, *rules)
             try:
-                await asyncio.wait_for(asyncio.to_thread(test, scene), 20)
+                await asyncio.wait_for(asyncio.to_thread(test, scene), 120)
             finally:
                 scene.loader.close()
                 scene.data.stop()

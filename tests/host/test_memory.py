@@ -1,16 +1,20 @@
 """A host that runs short of memory: who goes, who stays, and what is refused."""
 
 import asyncio
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from sandseal_host.errors import Evicted, MemoryExhausted, ModelUnknown, Revoked
+from sandseal_host.errors import Evicted, MemoryExhausted, ModelUnknown, Revoked, SequenceLost
 from sandseal_host.lifecycle.evictions import LOOK_S
 from sandseal_host.runtime import cpu
 from sandseal_host.runtime.memory import DeviceMemory
 from sandseal_host.serving import live
+from sandseal_host.serving.request import Step
 from support.living_host import LivingHost, living_host
-from support.onnx_models import mlp
+from support.onnx_models import mlp, summing
+from support.serving import request, tensor
 
 MIB = 1 << 20
 
@@ -110,6 +114,35 @@ def test_who_made_room_comes_back_when_there_is_some(machine, tmp_path):
             assert host.ready("acme.new") == {1}
 
     asyncio.run(test())
+
+
+@pytest.mark.slow
+def test_a_sequence_is_told_that_its_state_is_gone(machine, tmp_path):
+    async def test() -> None:
+        async with living_host(tmp_path) as host:
+            machine.host = host
+            await host.push("acme.sum", 1, summing(2), state=[{"input": "sum", "output": "next"}])
+            assert await step(host, 3, start=True) == 3
+            assert await step(host, 4) == 7
+            machine.others = 60
+            await host.push("acme.new", 1, WIDE)
+            with pytest.raises(Evicted) as refusal:
+                await step(host, 5)
+            assert "without the states of its sequences" in refusal.value.hint
+            machine.others = 10
+            await host.models.bring_back()
+            with pytest.raises(SequenceLost, match="'s' is gone"):
+                await step(host, 5)
+            assert await step(host, 5, start=True) == 5
+
+    asyncio.run(test())
+
+
+async def step(host: LivingHost, value: float, *, start: bool = False) -> float:
+    """A step of one sequence of a model that adds up."""
+    asked = replace(request(1), inputs=(tensor(np.full((1, 2), value)),), step=Step("s", start=start))
+    response = await host.models.get("acme.sum", None).infer(asked)
+    return float(response.outputs[0].data[0, 0])
 
 
 @pytest.mark.slow

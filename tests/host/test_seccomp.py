@@ -99,7 +99,7 @@ def test_alone_it_keeps_a_process_from_its_parent_and_from_files(tmp_path: Path)
     path.write_text("data")
     path.chmod(0o600)
     command = [sys.executable, "-P", "-B", "-c", TRY, str(path)]
-    child = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    child = subprocess.run(command, capture_output=True, check=True, timeout=300)
     found = json.loads(child.stdout)
     assert {name for name, number in found.items() if number == 0} == LEFT
     assert {number for number in found.values() if number} == {errno.EPERM}

@@ -2,27 +2,27 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from sandseal_host.errors import LoadTimeout
 from sandseal_host.settings import Settings
 from sandseal_host.stages import LoadStage, LoadStages, apart, hanging
-
-QUICK = Settings(verify_time_s=0.05, load_time_s=0.05, warm_time_s=0.05)
+from support.waiting import until
 
 
 @pytest.fixture
 def play():
-    """Runs a test with stages that may take 50 ms, and with what was freed late."""
+    """Runs a test with stages that may take a minute, but for these, and with what was freed late."""
 
-    def run(test) -> None:
+    def run(test, **limits: float) -> None:
         async def within() -> None:
             freed = asyncio.Queue()
             loop = asyncio.get_running_loop()
-            await asyncio.wait_for(
-                test(LoadStages(QUICK), lambda work: loop.call_soon_threadsafe(freed.put_nowait, work), freed), 20
-            )
+            stages = LoadStages(Settings(**{"verify_time_s": 60, "load_time_s": 60, "warm_time_s": 60} | limits))
+            late = lambda work: loop.call_soon_threadsafe(freed.put_nowait, work)  # noqa: E731
+            await asyncio.wait_for(test(stages, late, freed), 60)
 
         asyncio.run(within())
 
@@ -42,13 +42,22 @@ def test_work_in_time_is_awaited(play):
 
 def test_every_stage_has_its_own_time(play):
     async def test(stages, late, freed):
+        ends = []
+
         def work():
             for stage in (LoadStage.LOADING, LoadStage.WARMING, LoadStage.LOADING):
+                entered = time.monotonic()
                 stages.enter(stage)
-                threading.Event().wait(0.03)
+                asyncio.run_coroutine_threadsafe(note(), loop).result()
+                assert ends[-1] >= entered + 60
             return "done"
 
+        async def note():
+            ends.append(stages._limit.when())
+
+        loop = asyncio.get_running_loop()
         assert await stages.within(apart(work), late) == "done"
+        assert ends == sorted(set(ends))
 
     play(test)
 
@@ -60,7 +69,7 @@ def test_what_takes_too_long_is_named_ended_and_freed_later(play, stage, setting
 
         def work():
             stages.enter(LoadStage(stage), ended.set)
-            ended.wait(20)
+            ended.wait(60)
             return "late"
 
         with pytest.raises(LoadTimeout, match=rf"{stage} took longer than 0.05 s") as refusal:
@@ -68,10 +77,9 @@ def test_what_takes_too_long_is_named_ended_and_freed_later(play, stage, setting
         assert f"SANDSEAL_{setting}_TIME_S" in refusal.value.hint
         assert stages.overdue is not None
         assert (await freed.get()).result() == "late"
-        while hanging():  # noqa: ASYNC110 (a thread that ends tells nobody)
-            await asyncio.sleep(0.01)
+        await until(lambda: not hanging())
 
-    play(test)
+    play(test, **{f"{setting.lower()}_time_s": 0.05})
 
 
 def test_a_stage_that_is_entered_after_the_time_is_ended_at_once(play):
@@ -79,16 +87,16 @@ def test_a_stage_that_is_entered_after_the_time_is_ended_at_once(play):
         gate, ended = threading.Event(), threading.Event()
 
         def work():
-            gate.wait(20)
+            gate.wait(60)
             stages.enter(LoadStage.WARMING, ended.set)
-            assert ended.wait(20)
+            assert ended.wait(60)
 
         with pytest.raises(LoadTimeout):
             await stages.within(apart(work), late)
         gate.set()
         assert (await freed.get()).exception() is None
 
-    play(test)
+    play(test, verify_time_s=0.05)
 
 
 def test_work_s_own_timeout_is_no_stage_s(play):
@@ -106,7 +114,7 @@ def test_work_s_own_timeout_is_no_stage_s(play):
 def test_who_goes_away_gives_the_work_up(play):
     async def test(stages, late, freed):
         gate = threading.Event()
-        task = asyncio.create_task(stages.within(apart(lambda: gate.wait(20)), late))
+        task = asyncio.create_task(stages.within(apart(lambda: gate.wait(60)), late))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert hanging()

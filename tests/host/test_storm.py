@@ -111,7 +111,7 @@ def test_a_storm_ends_in_a_right_state(tmp_path, seed):
     async def test() -> None:
         async with living_host(tmp_path, SERVING) as host:
             storm = Storm(host, random.Random(seed))
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(300):
                 await storm.play()
             assert storm.answers > 500
             before = {name: served(host, name) for name in storm.accepted}

@@ -4,7 +4,7 @@ from sandseal_host.runtime.gate import Gate
 
 
 def test_many_may_be_within_together():
-    gate, both = Gate(), threading.Barrier(2, timeout=5)
+    gate, both = Gate(), threading.Barrier(2, timeout=60)
 
     def enter() -> None:
         with gate.shared():
@@ -25,7 +25,7 @@ def test_one_is_alone_and_goes_before_those_who_come_later():
     def first() -> None:
         with gate.shared():
             waits.set()
-            leave.wait(5)
+            leave.wait(60)
             order.append("first")
 
     def alone() -> None:
@@ -38,12 +38,12 @@ def test_one_is_alone_and_goes_before_those_who_come_later():
 
     threads = [threading.Thread(target=work) for work in (first, alone, later)]
     threads[0].start()
-    assert waits.wait(5)
+    assert waits.wait(60)
     threads[1].start()
     while not gate._waiting:
         pass
     threads[2].start()
     leave.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert order == ["first", "alone", "later"]

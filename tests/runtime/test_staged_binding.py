@@ -11,6 +11,7 @@ from sandseal_host.tensors import KINDS, Tensor, tensor_from_buffer
 from sandseal_signing.tensor import DataType
 from support import onnx_models
 from support.staged_device import StagedCpu, staged
+from support.waiting import wait_until
 
 
 def open_session(model: onnx_models.OnnxModel, backend: StagedCpu | None = None, **options) -> Session:
@@ -103,13 +104,6 @@ def test_the_next_batch_goes_in_while_one_is_computed():
 
 def uploads(backend: StagedCpu) -> int:
     return sum(what == "upload" for what, _ in backend.done)
-
-
-def wait_until(condition, seconds: float = 10.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.002)
 
 
 def test_several_runs_at_once_do_not_meet():

@@ -3,9 +3,11 @@
 import pytest
 
 from sandseal_host.errors import HostError
+from sandseal_host.optimisation import Optimisation
 from sandseal_host.tuning.candidate import Candidate, Goal, Outcome, Search, best
 from sandseal_signing.manifest import Batching
 
+LEVELS = (Optimisation.EXTENDED, Optimisation.BASIC, Optimisation.NONE)
 PLAIN = Candidate(1, 1, 8, 0)
 OTHER = Candidate(2, 1, 8, 0)
 
@@ -50,19 +52,32 @@ def test_each_dimension_is_varied_from_the_best_of_the_last() -> None:
         Candidate(1, 1, 4, 0),
         *(Candidate(threads, 1, 4, 0) for threads in (2, 4)),
         Candidate(2, 2, 4, 0),  # four instances of two threads each would be more than there are cores
-        *(Candidate(2, 2, rows, 0) for rows in (1, 2)),
+        *(Candidate(2, 2, rows, 0) for rows in (2, 1)),
         *(Candidate(2, 2, 2, us) for us in (200, 1000)),  # 5 ms are not signed for
+        *(Candidate(2, 2, 2, 0, level) for level in LEVELS),
     ]
     assert made.best[0] == Candidate(2, 2, 2, 0)
+
+
+def test_the_grid_is_every_candidate() -> None:
+    grid = list(Search(2, Batching(4, 200), Goal.LATENCY, rows=2).grid())
+    assert grid[0] == Candidate(1, 1, 4, 0)
+    shares = {(1, 1), (1, 2), (2, 1)}
+    assert {(each.threads, each.instances) for each in grid} == shares
+    assert len(grid) == len({*grid}) == len(shares) * len((4, 2)) * len((0, 200)) * len(Optimisation)
 
 
 def test_batches_must_hold_the_largest_request() -> None:
     made = Search(1, Batching(8), Goal.LATENCY, rows=3)
     for candidate in made.candidates():
         made.note(candidate, outcome())
-    assert [candidate.max_rows for candidate, _ in made.trials] == [8, 4]
+    assert {candidate.max_rows for candidate, _ in made.trials} == {8, 4}
 
 
-def test_a_model_without_batches_on_one_core_has_nothing_to_try() -> None:
-    made = search(1, Batching(), {})
-    assert [candidate for candidate, _ in made.trials] == [Candidate(1, 1, 1, 0)]
+def test_a_model_without_batches_on_one_core_has_only_its_graph_to_try() -> None:
+    made = search(1, Batching(), {Candidate(1, 1, 1, 0, Optimisation.BASIC): 200})
+    assert [candidate for candidate, _ in made.trials] == [
+        Candidate(1, 1, 1, 0),
+        *(Candidate(1, 1, 1, 0, level) for level in LEVELS),
+    ]
+    assert made.best[0].optimisation is Optimisation.BASIC

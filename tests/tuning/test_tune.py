@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sandseal_host.errors import RequestInvalid
+from sandseal_host.optimisation import Optimisation
 from sandseal_host.runtime.device import Device
 from sandseal_host.serving.lane import Lane
 from sandseal_host.serving.recording import Arrival
@@ -66,6 +67,14 @@ def test_a_profile_of_another_model(sealed: bytes) -> None:
         tune(bundle, other, Device.parse("cpu"), Goal.LATENCY, seconds=0.1, progress=lambda *_: None)
 
 
+def test_a_profile_of_a_model_that_takes_more_rows(sealed: bytes) -> None:
+    policy = trust({"alice": ALICE})
+    bundle = open_bundle(SealReader(io.BytesIO(sealed)), policy, lambda _: Moment.current(), InMemory())
+    larger = Profile("acme.mlp", 1.0, (Arrival(0.0, "batch", ((5, 128),)),))
+    with pytest.raises(RequestInvalid, match=r"a request of 5 rows, and acme\.mlp takes 4"):
+        tune(bundle, larger, Device.parse("cpu"), Goal.LATENCY, seconds=0.1, progress=lambda *_: None)
+
+
 @pytest.mark.slow
 def test_the_command(sealed: bytes, tmp_path: Path) -> None:
     (tmp_path / "mlp.seal").write_bytes(sealed)
@@ -84,4 +93,5 @@ def test_the_command(sealed: bytes, tmp_path: Path) -> None:
         "model": described(mlp()) | {"batching": {"max_rows": 4, "max_delay_us": 200}}}).encode())  # fmt: skip
     chosen = rules.of(manifest)
     assert chosen.max_rows == 4  # requests of three rows were recorded
+    assert rules.optimisation("acme.mlp") in [*Optimisation]
     assert f"SANDSEAL_SERVING={tmp_path / 'serving.toml'}" in result.stdout.replace("\n", "")

@@ -115,7 +115,8 @@ def _check_attention(spec: ModelSpec, graph: onnx.GraphProto, layers: int) -> No
         raise ModelInvalid(
             f"{spec.file} has {layers} layers of past keys, but {sharing} GroupQueryAttention nodes: each step would "
             "copy all keys and values, which this host does not do",
-            hint=_HINT,
+            hint="give `sandseal import hf` the folder of safetensors that the graph was exported from, or build it "
+            "with onnxruntime-genai's model builder",
         )
 
 

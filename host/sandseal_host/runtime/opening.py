@@ -7,12 +7,20 @@ from pathlib import Path
 import onnxruntime
 
 from sandseal_host.errors import ModelInvalid
+from sandseal_host.optimisation import Optimisation
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.failures import load_failure
+from sandseal_host.runtime.saved_graphs import SavedGraph
 from sandseal_host.runtime.staging import Staging
 from sandseal_signing.manifest import ModelSpec
 
 _SILENT = 4  # log severity: what goes wrong comes as exceptions
+_LEVELS = {
+    Optimisation.NONE: onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    Optimisation.BASIC: onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    Optimisation.EXTENDED: onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    Optimisation.ALL: onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
 
 
 def open_core(
@@ -25,43 +33,53 @@ def open_core(
     *,
     folder: Path | None = None,
     threads: int = 1,
+    optimisation: Optimisation = Optimisation.ALL,
     graphs: bool = False,
+    saved: SavedGraph | None = None,
 ) -> onnxruntime.InferenceSession:
     """A session on a device.
 
     Args:
-        spec, model, external, device, folder, threads: see `Session.open`.
+        spec, model, external, device, folder, threads, optimisation: see `Session.open`.
         locations: of the graph's external data, as `check_graph` gives them.
         staging: the device's, for this session.
         graphs: whether its runs are recorded.
+        saved: where its graph is kept once it is optimised.
 
     Raises:
         ModelInvalid: it does not load.
         DeviceUnavailable: not on this device.
         MemoryExhausted: there is no room.
     """
-    options = _options(device, threads)
-    if folder is not None:
-        beside = folder.joinpath(*spec.file.split("/")[:-1])
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(beside))
     weights = _external(spec, external, locations) if folder is None else {}
-    if weights:
-        buffers = list(weights.values())
-        options.add_external_initializers_from_files_in_memory(
-            list(weights), buffers, [len(buffer) for buffer in buffers]
-        )
     providers = device.providers(staging, graphs=graphs)
+
+    def make(graph: bytes, level: Optimisation, written: str | None) -> onnxruntime.InferenceSession:
+        options = _options(device, threads, level)
+        if written is not None:
+            options.optimized_model_filepath = written
+        if folder is not None:
+            beside = folder.joinpath(*spec.file.split("/")[:-1])
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(beside))
+        if weights:
+            buffers = list(weights.values())
+            options.add_external_initializers_from_files_in_memory(
+                list(weights), buffers, [len(buffer) for buffer in buffers]
+            )
+        core = onnxruntime.InferenceSession(graph, options, providers=providers, enable_fallback=0)
+        core._model_bytes = None  # else the graph's bytes stay as long as the session
+        return core
+
     with staging.gate.shared() if staging is not None else nullcontext():
         try:
-            core = onnxruntime.InferenceSession(model, options, providers=providers, enable_fallback=0)
+            return make(model, optimisation, None) if saved is None else saved.open(model, optimisation, make)
         except Exception as error:
             raise load_failure(error, spec.file) from error
-    core._model_bytes = None  # else the graph's bytes stay as long as the session
-    return core
 
 
-def _options(device: Device, threads: int) -> onnxruntime.SessionOptions:
+def _options(device: Device, threads: int, optimisation: Optimisation) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = _LEVELS[optimisation]
     options.intra_op_num_threads = threads  # never the default: it pins threads, which containers forbid
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # grows with every new shape (onnxruntime#11118)

@@ -13,6 +13,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from sandseal_host.errors import ModelFailed, ModelInvalid, NotReady
+from sandseal_host.optimisation import Optimisation
 from sandseal_host.runtime.binding import Binding
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.failures import run_failure
@@ -20,6 +21,7 @@ from sandseal_host.runtime.feeds import Feeds
 from sandseal_host.runtime.graph import check_graph, has_control_flow
 from sandseal_host.runtime.graphed_binding import GraphedBinding, has_graph
 from sandseal_host.runtime.opening import open_core
+from sandseal_host.runtime.saved_graphs import SavedGraph
 from sandseal_host.runtime.signature import check_signature
 from sandseal_host.runtime.staged_binding import StagedBinding
 from sandseal_host.runtime.staging import Staging
@@ -92,8 +94,10 @@ class Session:
         *,
         folder: Path | None = None,
         threads: int = 1,
+        optimisation: Optimisation = Optimisation.ALL,
         max_rows: int | None = None,
         graphs: bool = False,
+        saved: SavedGraph | None = None,
         warming: Callable[[onnxruntime.RunOptions], None] = lambda _: None,
     ) -> Self:
         """Load a model and run it once.
@@ -106,8 +110,10 @@ class Session:
             folder: holds the weights under their names instead of `external`; mapped, so that nobody may change them
                 before the session is closed.
             threads: that one run uses.
+            optimisation: how far the graph may be changed.
             max_rows: the most rows of a run, where fewer than the manifest's.
             graphs: record CUDA graphs where the model's shapes allow it.
+            saved: where its graph is kept once it is optimised.
             warming: called when all is loaded, with what ends the first run; see `handle`.
 
         Raises:
@@ -120,7 +126,17 @@ class Session:
         staging = device.staging()
         graphs = graphs and staging is not None and has_graph(spec) and not has_control_flow(model)
         core = open_core(
-            spec, model, external, locations, device, staging, folder=folder, threads=threads, graphs=graphs
+            spec,
+            model,
+            external,
+            locations,
+            device,
+            staging,
+            folder=folder,
+            threads=threads,
+            optimisation=optimisation,
+            graphs=graphs,
+            saved=saved,
         )
         session = cls(spec, core, device, min(spec.batching.max_rows, max_rows or spec.batching.max_rows))
         session._staging, session._graph_rows = staging, session._max_rows if graphs else 0

@@ -1,11 +1,13 @@
 """Settings to try, one dimension after the other, and which of those tried is the best for a goal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar
+from itertools import product
+from typing import Any, ClassVar
 
 from sandseal_host.errors import HostError
+from sandseal_host.optimisation import Optimisation
 from sandseal_signing.manifest import Batching
 
 _DELAYS_US = (0, 200, 1000, 5000)
@@ -27,18 +29,20 @@ class Candidate:
         instances: batches that run at once.
         max_rows: of a batch.
         max_delay_us: how long the oldest request waits for others while an instance is free.
+        optimisation: of the graph.
     """
 
     threads: int
     instances: int
     max_rows: int
     max_delay_us: int
+    optimisation: Optimisation = Optimisation.ALL
 
-    COLUMNS: ClassVar = ("threads", "instances", "rows", "delay us")
+    COLUMNS: ClassVar = ("threads", "instances", "rows", "delay us", "optimisation")
 
     def cells(self) -> tuple[str, ...]:
         """What stands in a table's columns."""
-        return str(self.threads), str(self.instances), str(self.max_rows), str(self.max_delay_us)
+        return str(self.threads), str(self.instances), str(self.max_rows), str(self.max_delay_us), self.optimisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ def _better(one: Outcome, other: Outcome, goal: Goal) -> bool:
 
 
 class Search:
-    """Which candidate comes next: threads, then instances, then rows, then delay, each for the best of the last.
+    """Which candidate comes next: threads, instances, rows, delay, optimisation, each for the best of the last.
 
     Args:
         cores: that may be used.
@@ -99,18 +103,28 @@ class Search:
     """
 
     def __init__(self, cores: int, signed: Batching, goal: Goal, rows: int = 1) -> None:
-        self._cores, self._signed, self._goal, self._rows = cores, signed, goal, rows
+        self._cores, self._goal = cores, goal
+        self._dimensions: Mapping[str, Sequence[Any]] = {
+            "threads": _powers(cores),
+            "instances": _powers(cores),
+            "max_rows": [n for n in reversed(_powers(signed.max_rows)) if n >= rows],
+            "max_delay_us": [us for us in _DELAYS_US if us <= signed.max_delay_us],
+            "optimisation": [*reversed(Optimisation)],
+        }
         self.trials: list[Trial] = []
 
     def candidates(self) -> Iterator[Candidate]:
-        """Each candidate once; `note` must be called with its outcome before the next is asked for."""
-        signed = self._signed
-        start = Candidate(1, 1, signed.max_rows, 0)
-        yield start
-        yield from self._vary("threads", _powers(self._cores))
-        yield from self._vary("instances", _powers(self._cores))
-        yield from self._vary("max_rows", [n for n in _powers(signed.max_rows) if n >= self._rows])
-        yield from self._vary("max_delay_us", [us for us in _DELAYS_US if us <= signed.max_delay_us])
+        """Some candidates; `note` must be called with the outcome of each before the next is asked for."""
+        yield next(self.grid())
+        for dimension, values in self._dimensions.items():
+            yield from self._vary(dimension, values)
+
+    def grid(self) -> Iterator[Candidate]:
+        """Every candidate, plain settings first; far more than `candidates`, which knows only those along its way."""
+        for values in product(*self._dimensions.values()):
+            candidate = Candidate(**dict(zip(self._dimensions, values, strict=True)))
+            if candidate.threads * candidate.instances <= self._cores:
+                yield candidate
 
     def note(self, candidate: Candidate, outcome: Outcome) -> None:
         """Take down what a candidate came to."""
@@ -121,7 +135,7 @@ class Search:
         """The best so far."""
         return best(self.trials, self._goal)
 
-    def _vary(self, dimension: str, values: Sequence[int]) -> Iterator[Candidate]:
+    def _vary(self, dimension: str, values: Sequence[Any]) -> Iterator[Candidate]:
         base, tried = self.best[0], {candidate for candidate, _ in self.trials}
         for value in values:
             candidate = replace(base, **{dimension: value})

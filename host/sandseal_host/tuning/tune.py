@@ -28,7 +28,16 @@ class Tuned:
     best: Trial
 
 
-def tune(bundle: Bundle, profile: Profile, device: Device, goal: Goal, *, seconds: float, progress: Progress) -> Tuned:
+def tune(
+    bundle: Bundle,
+    profile: Profile,
+    device: Device,
+    goal: Goal,
+    *,
+    seconds: float,
+    progress: Progress,
+    exhaustive: bool = False,
+) -> Tuned:
     """Try settings on a bundle's model with a profile's arrivals.
 
     Args:
@@ -36,18 +45,24 @@ def tune(bundle: Bundle, profile: Profile, device: Device, goal: Goal, *, second
         device: where the model is to run; nothing else should use it meanwhile.
         seconds: for each candidate.
         progress: told of each outcome.
+        exhaustive: try every candidate there is.
 
     Raises:
-        RequestInvalid: the profile is of a model with other inputs.
+        RequestInvalid: the profile is of a model with other inputs, or that takes more rows.
         ModelInvalid, DeviceUnavailable: the model does not load.
     """
     manifest = bundle.manifest
     _check(bundle, profile)
     replay = Replay(manifest.model.inputs, profile.arrivals)
+    if replay.rows > (most := manifest.model.batching.max_rows):
+        raise RequestInvalid(
+            f"the profile of {profile.model} has a request of {replay.rows} rows, and {manifest.name} takes {most}",
+            hint="record it on a host that serves this model",
+        )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     search = Search(cores, manifest.model.batching, goal, replay.rows)
-    for candidate in search.candidates():
-        outcome = asyncio.run(_try(bundle, candidate, device, replay, seconds))
+    for candidate in search.grid() if exhaustive else search.candidates():
+        outcome = asyncio.run(try_candidate(bundle, candidate, device, replay, seconds))
         search.note(candidate, outcome)
         progress(candidate, outcome)
     return Tuned(tuple(search.trials), search.best)
@@ -61,13 +76,16 @@ def write_settings(path: Path, bundle: Bundle, candidate: Candidate, goal: Goal)
         f'names = ["{bundle.manifest.name}"]\n'
         f"instances = {candidate.instances}\n"
         f"max_rows = {candidate.max_rows}\n"
-        f"max_delay_us = {candidate.max_delay_us}\n",
+        f"max_delay_us = {candidate.max_delay_us}\n"
+        f'optimisation = "{candidate.optimisation}"\n',
         encoding="utf-8",
     )
 
 
 def _check(bundle: Bundle, profile: Profile) -> None:
     inputs = bundle.manifest.model.inputs
+    if bundle.manifest.pipeline is not None:
+        raise RequestInvalid(f"{bundle.manifest.name} is a pipeline", hint="tune the models that it asks")
     for shapes in {arrival.shapes for arrival in profile.arrivals}:
         fit = len(shapes) == len(inputs) and all(
             len(shape) == len(spec.shape)
@@ -82,25 +100,27 @@ def _check(bundle: Bundle, profile: Profile) -> None:
             )
 
 
-async def _try(bundle: Bundle, candidate: Candidate, device: Device, replay: Replay, seconds: float) -> Outcome:
+async def try_candidate(
+    bundle: Bundle, candidate: Candidate, device: Device, replay: Replay, seconds: float
+) -> Outcome:
+    """Load a verified bundle's model with a candidate's settings, and play the arrivals to it."""
     model = bundle.manifest.model
     chosen = model.as_variant(fitting(model, device.kind)[0])
-    session = Session.open(
+    with Session.open(
         chosen,
         bundle.files[chosen.file],
         {name: bundle.files[name] for name in chosen.external_data},
         device,
         threads=candidate.threads,
+        optimisation=candidate.optimisation,
         max_rows=candidate.max_rows,
-    )
-    try:
+    ) as session:
         settings = SchedulerSettings(
             max_rows=candidate.max_rows, max_delay_s=candidate.max_delay_us / 1e6, instances=candidate.instances
         )
         on_loop = INLINE_BELOW_S if device.kind is DeviceKind.CPU else 0.0
         lane = Lane(session, settings, name=bundle.manifest.name, inline_below_s=on_loop, settle=session.settle)
-        outcome = await replay.run(lane, seconds)
-        await lane.close()
-        return outcome
-    finally:
-        session.close()
+        try:
+            return await replay.run(lane, seconds)
+        finally:
+            await lane.close()

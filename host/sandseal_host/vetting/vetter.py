@@ -80,6 +80,8 @@ class Vetting:
             OperatorError: the device is not there, or no such process can be started.
             ShuttingDown: the host closed this meanwhile.
         """
+        if not bundle.manifest.files:  # a pipeline without plugins of its own
+            return
         order = self._order(bundle, folder)
         try:
             with self._turn(), handed_over(order, bundle.files) as file, self._child(file) as child:
