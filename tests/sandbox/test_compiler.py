@@ -9,9 +9,11 @@ import pytest
 
 from sandbox.guests import DONE, floats, guest, stage_spec
 from sandseal_host.errors import PluginInvalid
+from sandseal_host.private_cache import PrivateCache
 from sandseal_host.sandbox import SandboxEngine
-from sandseal_host.sandbox.code_cache import CodeCache
 from sandseal_host.sandbox.compiler import CompileLimits, Compiler, _failed
+
+pytestmark = pytest.mark.slow  # each starts processes
 
 # 20,000 branches in one function: some four seconds and 300 MiB.
 BOMB = guest(
@@ -27,17 +29,17 @@ BOMB = guest(
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> CodeCache:
-    return CodeCache(tmp_path / "code", tmp_path / "keys" / "code.key", 1 << 24)
+def cache(tmp_path: Path) -> PrivateCache:
+    return PrivateCache(tmp_path / "code", tmp_path / "keys" / "code.key", 1 << 24, "compiled plugins")
 
 
 @pytest.fixture
-def compiling(cache: CodeCache) -> Iterator[SandboxEngine]:
+def compiling(cache: PrivateCache) -> Iterator[SandboxEngine]:
     with SandboxEngine(pooling=False, compiler=Compiler(cache)) as engine:
         yield engine
 
 
-def test_a_module_is_compiled_once(cache: CodeCache, compiling: SandboxEngine) -> None:
+def test_a_module_is_compiled_once(cache: PrivateCache, compiling: SandboxEngine) -> None:
     for _ in range(3):
         with compiling.compile(guest(), stage_spec()) as plugin:
             assert plugin.call([floats(1, 2)])[0].data.tolist() == [1, 2]
@@ -48,7 +50,7 @@ def test_the_code_is_what_would_have_been_compiled_here(engine: SandboxEngine, c
     assert compiling.code(guest(), "p") == engine.code(guest(), "p")
 
 
-def test_a_changed_entry_is_compiled_again(cache: CodeCache, compiling: SandboxEngine, tmp_path: Path) -> None:
+def test_a_changed_entry_is_compiled_again(cache: PrivateCache, compiling: SandboxEngine, tmp_path: Path) -> None:
     compiling.compile(guest(), stage_spec()).close()
     (entry,) = (tmp_path / "code").iterdir()
     entry.write_bytes(entry.read_bytes()[:-1] + b"\x90")
@@ -57,7 +59,6 @@ def test_a_changed_entry_is_compiled_again(cache: CodeCache, compiling: SandboxE
     assert cache.statistics().rejected_total == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "value", "why"),
     [
@@ -71,7 +72,7 @@ def test_a_changed_entry_is_compiled_again(cache: CodeCache, compiling: SandboxE
         ("time_s", 0.5, r"takes more than 0\.5 s of time to compile"),
     ],
 )
-def test_a_compile_bomb(cache: CodeCache, limit: str, value: float, why: str) -> None:
+def test_a_compile_bomb(cache: PrivateCache, limit: str, value: float, why: str) -> None:
     limits = dataclasses.replace(CompileLimits(), **{limit: value})
     with (
         SandboxEngine(pooling=False, compiler=Compiler(cache, limits)) as engine,

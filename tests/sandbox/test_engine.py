@@ -18,6 +18,7 @@ with SandboxEngine() as engine, engine.compile(guest(), stage_spec()) as plugin:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds processes to this limit")
 def test_where_no_pool_can_be_had_there_is_none() -> None:
     """wasmtime would end the process; a child finds that out first."""

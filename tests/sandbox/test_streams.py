@@ -22,7 +22,7 @@ from sandseal_host.errors import (
     ShuttingDown,
 )
 from sandseal_host.sandbox import SandboxEngine, StagePool
-from sandseal_host.sandbox.workers.protocol import MAX_STREAMS
+from sandseal_host.sandbox.stream_seats import MAX_STREAMS
 
 SPEC = stage_spec(mode="stream", time_ms=100)
 RESET = """
@@ -63,9 +63,9 @@ class Host:
     def __init__(self, run, stage) -> None:
         self.run, self.stage = run, stage
 
-    def open(self):
+    def open(self, tenant: str = "t", target_s: float = 0.2):
         async def make():
-            return self.stage.stream(b"{}", 0.0)
+            return self.stage.stream(b"{}", target_s, tenant)
 
         return self.run(make())
 
@@ -80,18 +80,28 @@ class Host:
         self.run(close())
 
 
-@pytest.fixture(params=["threads", "workers"])
-def streams(request, engine: SandboxEngine):
-    if request.param == "threads":
-        pool = StagePool(engine.compile(GUEST, SPEC), 2)
-        with asyncio.Runner() as runner:
-            yield Host(runner.run, pool)
-        pool.close()
-    else:
-        host = request.getfixturevalue("host")
-        stage = host.stage(GUEST, SPEC)
-        yield Host(host.run, stage)
-        stage.close()
+@pytest.fixture(params=["threads", pytest.param("workers", marks=pytest.mark.slow)])
+def streams_of(request, engine: SandboxEngine):
+    """Makes the guest's streams under a spec."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "threads":
+            run = stack.enter_context(asyncio.Runner()).run
+        else:
+            host = request.getfixturevalue("host")
+            run = host.run
+
+        def make(spec) -> Host:
+            threads = request.param == "threads"
+            stage = StagePool(engine.compile(GUEST, spec), 2) if threads else host.stage(GUEST, spec)
+            stack.callback(stage.close)
+            return Host(run, stage)
+
+        yield make
+
+
+@pytest.fixture
+def streams(streams_of) -> Host:
+    return streams_of(SPEC)
 
 
 def test_one_instance_as_long_as_one_stream(streams: Host) -> None:
@@ -128,7 +138,9 @@ def test_a_refusal_leaves_the_instance(streams: Host) -> None:
     streams.end(stream)
 
 
-def test_a_caller_that_leaves_ends_its_call(streams: Host) -> None:
+def test_a_caller_that_leaves_ends_its_call(streams_of) -> None:
+    streams = streams_of(stage_spec(mode="stream", time_ms=60_000))
+
     async def leave(stream) -> None:
         call = asyncio.ensure_future(stream.call((floats(LOOP, 0, 0),)))
         await asyncio.sleep(0.01)
@@ -154,12 +166,16 @@ def lone(engine: SandboxEngine):
 def test_streams_of_one_worker_are_bounded(lone: WorkerHost) -> None:
     stage = lone.stage(GUEST, SPEC)
     streams = Host(lone.run, stage)
-    opened = [streams.open() for _ in range(MAX_STREAMS)]
+    opened = [streams.open("first") for _ in range(MAX_STREAMS * 3 // 4)]
     assert all(streams.call(stream) == [1, 0, 1] for stream in opened)
+    with pytest.raises(QueueFull, match="48 streams of one tenant are in plugins, as many as may be"):
+        streams.call(streams.open("first"))
+    opened += [streams.open("other") for _ in range(MAX_STREAMS // 4)]
+    assert all(streams.call(stream) == [1, 0, 1] for stream in opened[-MAX_STREAMS // 4 :])
     with pytest.raises(QueueFull, match="no sandbox worker has room for a stream"):
-        streams.call(streams.open())
+        streams.call(streams.open("other"))
     streams.end(opened.pop())
-    assert streams.call(streams.open()) == [1, 0, 1]
+    assert streams.call(streams.open("other")) == [1, 0, 1]
     (y,) = lone.call(stage, floats(1, 0, 0))
     assert y.data.tolist() == [1, 0, 0]
 
@@ -170,6 +186,71 @@ def test_streams_of_one_worker_are_bounded(lone: WorkerHost) -> None:
     stage.close()
     with pytest.raises(ShuttingDown):
         streams.call(opened[0])
+
+
+@pytest.mark.slow
+def test_calls_of_streams_leave_other_calls_their_turn(lone: WorkerHost) -> None:
+    step = "(global.set $i (i32.add (global.get $i) (i32.const 1)))"
+    wasm = streaming(
+        f"(global.set $i (i32.const 0)) (loop $l {step} (br_if $l (i32.lt_u (global.get $i) (i32.const 3000000))))",
+        extra="(global $i (mut i32) (i32.const 0))",
+    )
+    stage = lone.stage(wasm, stage_spec(mode="stream", time_ms=5000))
+    plain = lone.stage()
+    streams = Host(lone.run, stage)
+    opened = [streams.open(target_s=600.0) for _ in range(40)]
+    for stream in opened:
+        streams.call(stream)
+    order = []
+
+    async def note(call, name) -> None:
+        await call
+        order.append(name)
+
+    async def flood() -> None:
+        calls = [note(stream.call((floats(1, 0, 0),)), "stream") for stream in opened]
+        await asyncio.gather(*calls, note(plain.apply((floats(1),), b"{}", time.monotonic(), float("inf")), "plain"))
+
+    lone.run(flood())
+    assert order.index("plain") < 10  # behind what the worker was handed before, and no more
+
+
+@pytest.mark.slow
+def test_streams_leave_half_of_a_workers_memory(engine: SandboxEngine) -> None:
+    if sys.platform != "linux":
+        pytest.skip("sandbox workers need Linux")
+    large = streaming("", memory='(memory (export "memory") 512)')  # 32 MiB
+    with WorkerHost(engine, 1, memory_mib=512) as host:
+        streams = Host(host.run, host.stage(large, stage_spec(mode="stream", memory_mib=32)))
+        for _ in range(3):  # of 128 MiB, half of what a worker has to give
+            streams.call(streams.open("first"))
+        with pytest.raises(QueueFull, match="3 streams of one tenant"):
+            streams.call(streams.open("first"))
+        streams.call(streams.open("other"))
+        with pytest.raises(QueueFull, match="no sandbox worker has room for a stream"):
+            streams.call(streams.open("other"))
+        assert host.call(host.stage(), floats(1))
+
+
+def test_streams_on_threads_are_bounded(engine: SandboxEngine) -> None:
+    pool = StagePool(engine.compile(GUEST, SPEC), 1)
+    with asyncio.Runner() as runner:
+        streams = Host(runner.run, pool)
+        opened = [streams.open("first") for _ in range(MAX_STREAMS * 3 // 4)]
+        assert all(streams.call(stream) == [1, 0, 1] for stream in opened)
+        with pytest.raises(QueueFull, match="48 streams of one tenant"):
+            streams.call(streams.open("first"))
+        opened += [streams.open("other") for _ in range(MAX_STREAMS // 4)]
+        assert all(streams.call(stream) == [1, 0, 1] for stream in opened[-MAX_STREAMS // 4 :])
+        with pytest.raises(QueueFull, match="no room for a stream"):
+            streams.call(streams.open("other"))
+        streams.end(opened.pop())
+        with pytest.raises(PluginTrapped):
+            streams.call(opened.pop(), TRAP)
+        assert streams.call(streams.open("other")) == streams.call(streams.open("other")) == [1, 0, 1]
+        for stream in opened:
+            streams.end(stream)
+    pool.close()
 
 
 @pytest.mark.slow

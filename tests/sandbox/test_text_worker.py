@@ -1,10 +1,12 @@
 """A model's tokenizer in its process, and what publishers' files may try there."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,7 @@ PROC = Path("/proc")
 FILES = TextFiles(byte_level(), TEMPLATE, eos=END)
 HI = [{"role": "user", "content": "hi"}]
 # So that a slow machine is not mistaken for a loop, and a loop does not hold the tests up.
-QUICK = TextLimits(time_s=1.0)
+QUICK = TextLimits(time_s=3.0)
 LITTLE = TextLimits(memory_mib=256, time_s=60.0)
 
 
@@ -70,6 +72,20 @@ def test_messages_cannot_hold_special_tokens(worker, text):
     assert (user, end, assistant) == (USER, END, ASSISTANT)
     assert not worker.special.intersection(ids)
     assert b"".join(worker.tokens[token] for token in ids).decode() == text.replace("\ufdd0", "")
+
+
+def test_tools_cannot_hold_special_tokens():
+    tools = [{"function": {"name": "<|user|>", "parameters": {"properties": {"<|assistant|>": {"type": "<|end|>"}}}}}]
+    texts = Texts(TextFiles(byte_level(), b"{{ tools | tojson }}{{ messages[0].tool_calls | tojson }}"))
+    ids = texts.chat([{"role": "assistant", "tool_calls": [{"<|end|>": "<|end|>"}]}], {"tools": tools})
+    assert not set(texts.special).intersection(ids)
+    text = b"".join(texts.tokens[token] for token in ids).decode()
+    assert text == json.dumps(tools) + '[{"<|end|>": "<|end|>"}]'
+
+
+def test_templates_know_that_there_are_no_tools():
+    texts = Texts(TextFiles(byte_level(), b"{{ tools is defined and tools is none }}"))
+    assert b"".join(texts.tokens[token] for token in texts.chat(HI, {})) == b"True"
 
 
 def test_special_tokens_whose_names_overlap():
@@ -182,7 +198,7 @@ def test_templates_that_fail_alone(template, says):
         with pytest.raises(says, match="the chat template"):
             asyncio.run(worker.chat(HI))
         assert asyncio.run(worker.encode("hi")) == ids_of("hi")
-        assert worker.statistics().restarts == 0
+        assert worker.statistics().restarts_total == 0
 
 
 LOOP = b"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
@@ -191,7 +207,7 @@ LOOP = b"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% en
 @pytest.mark.parametrize(
     ("change", "text", "limits", "says"),
     [
-        ({"pre_tokenizer": None}, "x" * 4_000_000, QUICK, "did not answer within 1 s"),
+        ({"pre_tokenizer": None}, "x" * 4_000_000, QUICK, "did not answer within 3 s"),
         ({"normalizer": growing(40)}, "a", LITTLE, "wants more than its 256 MiB of memory"),
     ],
     ids=["a word that takes for ever", "a text that grows"],
@@ -201,7 +217,7 @@ def test_tokenizers_that_cannot_go_on_fail_alone(change, text, limits, says):
         with pytest.raises(ModelFailed, match=says):
             asyncio.run(worker.encode(text))
         assert asyncio.run(worker.encode("")) == []
-        assert worker.statistics() == TextStatistics(calls=2, failed=1, waiting=0, restarts=1)
+        assert worker.statistics() == TextStatistics(calls_total=2, failed_total=1, waiting=0, restarts_total=1)
 
 
 def test_a_regular_expression_that_backtracks_fails_alone():
@@ -220,7 +236,7 @@ def test_a_template_that_loops_for_ever_fails_alone():
 
         failed, good = asyncio.run(ask())
         assert isinstance(failed, ModelFailed)
-        assert failed.message == "the tokenizer of 'a model' did not answer within 1 s"
+        assert failed.message == "the tokenizer of 'a model' did not answer within 3 s"
         assert good == ids_of("hi")
 
 
@@ -239,7 +255,7 @@ def test_a_process_that_ends_is_replaced():
         os.kill(process, signal.SIGKILL)
         os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
         assert asyncio.run(worker.encode("hi")) == ids_of("hi")
-        assert worker.statistics() == TextStatistics(calls=1, failed=0, waiting=0, restarts=1)
+        assert worker.statistics() == TextStatistics(calls_total=1, failed_total=0, waiting=0, restarts_total=1)
     assert children() == before
 
 
@@ -249,20 +265,41 @@ def children():
 
 
 def test_calls_wait_within_a_bound_and_until_it_is_closed():
-    limits = TextLimits(time_s=2.0, max_waiting=3)
+    limits = TextLimits(time_s=4.0, max_waiting=3)
     worker = TextWorker("a model", TextFiles(byte_level(), LOOP), limits)
+    asked, ask_process = threading.Event(), worker._process.ask
+    worker._process.ask = lambda *what: asked.set() or ask_process(*what)
 
     async def ask():
         calls = [asyncio.ensure_future(call) for call in (worker.chat(HI), worker.encode("a"), worker.encode("b"))]
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(asked.wait)
         with pytest.raises(QueueFull, match="3 calls"):
             await worker.encode("c")
         calls[1].cancel()
         await asyncio.gather(calls[1], return_exceptions=True)
         assert worker.statistics().waiting == 2
+        assert {call.body for call in worker._queue} == {b"", b"b"}  # what nobody waits for takes no memory
         await asyncio.to_thread(worker.close)
         return await asyncio.gather(*calls, return_exceptions=True)
 
     assert [type(outcome) for outcome in asyncio.run(ask())] == [ModelFailed, asyncio.CancelledError, ShuttingDown]
     with pytest.raises(ShuttingDown):
         asyncio.run(worker.encode("d"))
+
+
+def test_the_most_urgent_call_is_next():
+    long = b"{% for i in range(200) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    ended = []
+
+    async def call(worker, text, urgency):
+        await worker.encode(text, urgency)
+        ended.append(text)
+
+    async def ask(worker):
+        first = asyncio.ensure_future(worker.chat(HI, -1.0))  # holds up all others by its own time, and no more
+        await asyncio.gather(*(call(worker, text, urgency) for text, urgency in (("c", 3.0), ("a", 1.0), ("b", 2.0))))
+        assert first.done()
+
+    with TextWorker("a model", TextFiles(byte_level(), long), TextLimits(time_s=60.0)) as worker:
+        asyncio.run(ask(worker))
+    assert ended == ["a", "b", "c"]

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from wasmtime import TrapCode
@@ -19,7 +20,7 @@ from sandseal_host.errors import (
     PluginTimeout,
     PluginTrapped,
 )
-from sandseal_host.sandbox import SandboxEngine
+from sandseal_host.sandbox import SandboxEngine, deadline
 from sandseal_host.sandbox.traps import GuestTrap
 
 
@@ -67,7 +68,7 @@ LOOP = "(loop $l (br $l))"
 
 def test_an_endless_reset(engine: SandboxEngine) -> None:
     module = guest(extra=f'(func (export "sandseal_reset") {LOOP})')
-    with engine.compile(module, stage_spec(time_ms=30)) as plugin, plugin.instance() as instance:
+    with engine.compile(module, stage_spec(time_ms=100)) as plugin, plugin.instance() as instance:
         instance.call([floats(1)])
         with pytest.raises(PluginTimeout) as caught:
             instance.call([floats(1)])
@@ -79,8 +80,8 @@ def test_an_endless_loop_holds_up_nobody(engine: SandboxEngine) -> None:
     """The guest runs without the GIL, and its end does not touch another guest's time."""
     results: list[object] = []
     with (
-        engine.compile(guest(LOOP + DONE), stage_spec(time_ms=150)) as slow,
-        engine.compile(guest(), stage_spec(time_ms=100)) as quick,
+        engine.compile(guest(LOOP + DONE), stage_spec(time_ms=300)) as slow,
+        engine.compile(guest(), stage_spec()) as quick,
     ):
 
         def spin() -> None:
@@ -97,7 +98,7 @@ def test_an_endless_loop_holds_up_nobody(engine: SandboxEngine) -> None:
             quick.call([floats(1)])
             calls += 1
         assert [type(error) for error in results] == [PluginTimeout] * 2
-        assert calls > 20
+        assert calls > 5  # with the interpreter lock in the guests' hands it would be one
         assert quick.statistics().failed == 0
 
 
@@ -105,15 +106,17 @@ def test_time_is_counted_anew_for_each_call(engine: SandboxEngine) -> None:
     body = f"""(local $i i32) (loop $l (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1)))
                (i32.const 3000000)))) {ECHO}"""
     extra = '(func (export "sandseal_reset") (global.set $top (i32.const 4096)))'
-    with engine.compile(guest(body, extra=extra), stage_spec(time_ms=40)) as plugin, plugin.instance() as instance:
-        while plugin.statistics().cpu_s < 0.1:
+    with engine.compile(guest(body, extra=extra), stage_spec(time_ms=100)) as plugin, plugin.instance() as instance:
+        while plugin.statistics().cpu_s < 0.2:
             instance.call([floats(1)])
         assert plugin.statistics().failed == 0
 
 
-def test_waiting_does_not_count(engine: SandboxEngine) -> None:
-    with engine.compile(guest(), stage_spec(time_ms=30)) as plugin, plugin.instance() as instance:
-        time.sleep(0.4)
+def test_waiting_does_not_count(engine: SandboxEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine.compile(guest(), stage_spec()) as plugin, plugin.instance() as instance:
+        time.sleep(0.25)  # more ticks than a call may have
+        later = SimpleNamespace(monotonic=lambda: time.monotonic() + 100, thread_time=time.thread_time)
+        monkeypatch.setattr(deadline, "time", later)
         assert instance.call([floats(1)])[0].data.tolist() == [1]
 
 
@@ -149,6 +152,7 @@ def test_memory_of_no_pages(engine: SandboxEngine) -> None:
         plugin.call([floats(1)])
 
 
+@pytest.mark.slow
 def test_source_lines_where_the_environment_asks_for_them(tmp_path: Path) -> None:
     """wasmtime reads the variable when the engine is made, so this needs a process of its own."""
     pytest.importorskip("ziglang")

@@ -15,7 +15,7 @@ from support.serving import Doubler, Stage, ready_model, request, tensor
 
 
 def run(test):
-    asyncio.run(asyncio.wait_for(test, 20))
+    asyncio.run(asyncio.wait_for(test, 60))
 
 
 def texts(*elements: bytes) -> Tensor:

@@ -20,13 +20,14 @@ from sandseal_host.serving.lane import Lane
 from sandseal_host.serving.request import BATCH, REALTIME, STANDARD
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from support.serving import NEVER, Doubler, request
+from support.waiting import until
 
 THREADS = 0.0  # inline_below_s: no batch runs on the loop
 
 
 def lane_test(test):
     """Run a test as a coroutine."""
-    return lambda: asyncio.run(asyncio.wait_for(test(), 20))
+    return lambda: asyncio.run(asyncio.wait_for(test(), 60))
 
 
 def lane_of(runner, *, inline_below_s=THREADS, **settings) -> Lane:
@@ -63,27 +64,34 @@ async def test_batches_grow_while_the_instance_is_busy():
     runner = Doubler(max_rows=8, gate=gate)
     lane = lane_of(runner)
     first = asyncio.create_task(lane.run(request(0)))
-    await asyncio.to_thread(runner.started.wait, 10)
+    await asyncio.to_thread(runner.started.wait, 60)
     others = [asyncio.create_task(lane.run(request(number))) for number in (1, 2, 3)]
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     gate.set()
     assert numbers([await first, *await asyncio.gather(*others)]) == [0, 2, 4, 6]
     assert runner.batches == [[0], [1, 2, 3]]
     await lane.close()
 
 
-@lane_test
-async def test_a_delay_collects_what_comes_within_it():
-    runner = Doubler(max_rows=8)
-    lane = lane_of(runner, max_delay_s=0.2)
-    first = asyncio.create_task(lane.run(request(0)))
-    await asyncio.sleep(0.02)
-    began = time.monotonic()
-    second = asyncio.create_task(lane.run(request(1)))
-    await asyncio.gather(first, second)
-    assert runner.batches == [[0, 1]]
-    assert 0.1 < time.monotonic() - began < 0.5
-    await lane.close()
+def test_a_delay_collects_what_comes_within_it():
+    async def collects(delay_s: float) -> bool:
+        """Whether this machine was quick enough for the delay."""
+        runner = Doubler(max_rows=8)
+        lane = lane_of(runner, max_delay_s=delay_s)
+        began = time.monotonic()
+        first, second = (asyncio.create_task(lane.run(request(number))) for number in range(2))
+        await asyncio.sleep(0)
+        third = asyncio.create_task(lane.run(request(2)))
+        await asyncio.sleep(0)
+        quick = time.monotonic() - began < delay_s
+        await asyncio.gather(first, second, third)
+        assert time.monotonic() - began >= delay_s
+        await lane.run(request(3))
+        assert runner.batches == [[0, 1, 2], [3]] or not quick
+        await lane.close()
+        return quick
+
+    assert any(asyncio.run(collects(delay_s)) for delay_s in (0.1, 1.0, 10.0))
 
 
 @lane_test
@@ -164,11 +172,11 @@ async def test_a_run_past_the_latest_deadline_in_it_is_terminated():
     lane = lane_of(runner)
     began = time.monotonic()
     answers = await asyncio.gather(
-        *(lane.run(request(n, deadline=began + seconds)) for n, seconds in ((0, 0.02), (1, 0.1))),
+        *(lane.run(request(n, deadline=began + seconds)) for n, seconds in ((0, 0.5), (1, 0.6))),
         return_exceptions=True,
     )
     assert [type(answer) for answer in answers] == [DeadlineExpired] * 2
-    assert 0.1 <= time.monotonic() - began < 5.0
+    assert time.monotonic() - began > 0.55  # the earlier one does not end it
     assert runner.batches == [[0, 1]]  # not run again
     assert lane.statistics().terminated == 1
     await lane.close()
@@ -179,7 +187,7 @@ async def test_a_run_that_everybody_has_left_is_terminated():
     runner = Doubler(gate=threading.Event())  # never opens
     lane = lane_of(runner)
     waiting = [asyncio.create_task(lane.run(request(number, deadline=NEVER))) for number in range(2)]
-    await asyncio.to_thread(runner.started.wait, 5)
+    await asyncio.to_thread(runner.started.wait, 60)
     for task in waiting:
         assert lane.statistics().terminated == 0
         task.cancel()
@@ -194,7 +202,7 @@ async def test_a_run_that_would_never_end_does_not_keep_a_lane_from_closing():
     runner = Doubler(gate=threading.Event())  # never opens
     lane = lane_of(runner)
     answer = asyncio.create_task(lane.run(request(1, deadline=NEVER)))
-    await asyncio.to_thread(runner.started.wait, 5)
+    await asyncio.to_thread(runner.started.wait, 60)
     await lane.close(0.05)
     with pytest.raises(NotReady, match="being unloaded"):
         await answer
@@ -206,10 +214,10 @@ async def test_a_run_that_somebody_waits_for_without_a_deadline_goes_on():
     gate = threading.Event()
     runner = Doubler(gate=gate)
     lane = lane_of(runner)
-    answers = [
-        asyncio.create_task(lane.run(request(n, deadline=d))) for n, d in ((0, time.monotonic() + 0.02), (1, NEVER))
-    ]
-    await asyncio.sleep(0.1)
+    soon = time.monotonic() + 0.5
+    answers = [asyncio.create_task(lane.run(request(n, deadline=d))) for n, d in ((0, soon), (1, NEVER))]
+    await until(lambda: time.monotonic() > soon)
+    await asyncio.sleep(0.02)
     gate.set()
     assert numbers(await asyncio.gather(*answers)) == [0, 2]  # late is better than never: it was in the batch anyway
     assert lane.statistics().terminated == 0
@@ -222,7 +230,7 @@ async def test_a_request_that_nobody_waits_for_is_not_run_alone():
     runner = Doubler(max_rows=8, gate=gate, refuse=lambda rows: bool((rows == 3).any()))
     lane = lane_of(runner)
     tasks = [asyncio.create_task(lane.run(request(n))) for n in range(4)]
-    await asyncio.to_thread(runner.started.wait, 10)
+    await asyncio.to_thread(runner.started.wait, 60)
     tasks[1].cancel()
     await asyncio.sleep(0)
     gate.set()
@@ -252,11 +260,11 @@ async def test_requests_expire_on_time_while_the_instance_is_busy():
     runner = Doubler(gate=gate)
     lane = lane_of(runner)
     first = asyncio.create_task(lane.run(request(0)))
-    await asyncio.to_thread(runner.started.wait, 10)
-    began = time.monotonic()
+    await asyncio.to_thread(runner.started.wait, 60)
+    deadline = time.monotonic() + 0.05
     with pytest.raises(DeadlineExpired):
-        await lane.run(request(1, deadline=began + 0.05, service_class=BATCH))
-    assert 0.04 < time.monotonic() - began < 0.25
+        await lane.run(request(1, deadline=deadline, service_class=BATCH))
+    assert not first.done()
     gate.set()
     await first
     await lane.close()
@@ -268,7 +276,7 @@ async def test_a_cancelled_caller_leaves_the_queue_at_once():
     runner = Doubler(gate=gate)
     lane = lane_of(runner, max_requests=1)
     running = asyncio.create_task(lane.run(request(0)))
-    await asyncio.to_thread(runner.started.wait, 10)
+    await asyncio.to_thread(runner.started.wait, 60)
     waiting = asyncio.create_task(lane.run(request(1)))
     await asyncio.sleep(0)
     with pytest.raises(QueueFull):
@@ -291,7 +299,7 @@ async def test_a_caller_cancelled_in_a_running_batch_harms_nobody():
     runner = Doubler(gate=gate)
     lane = lane_of(runner)
     gone, other = asyncio.create_task(lane.run(request(0))), asyncio.create_task(lane.run(request(1)))
-    await asyncio.to_thread(runner.started.wait, 10)
+    await asyncio.to_thread(runner.started.wait, 60)
     gone.cancel()
     gate.set()
     assert numbers([await other]) == [2]
@@ -313,7 +321,7 @@ async def test_the_more_urgent_class_goes_first():
     runner = Doubler(max_rows=1, gate=gate)
     lane = lane_of(runner)
     tasks = [asyncio.create_task(lane.run(request(0)))]
-    await asyncio.to_thread(runner.started.wait, 10)
+    await asyncio.to_thread(runner.started.wait, 60)
     now = time.monotonic()
     tasks.append(asyncio.create_task(lane.run(request(1, service_class=BATCH, arrival=now))))
     tasks.append(asyncio.create_task(lane.run(request(2, service_class=REALTIME, arrival=now))))
@@ -330,7 +338,7 @@ async def test_close_answers_what_waits_and_refuses_what_comes():
     runner = Doubler(max_rows=1, gate=gate)
     lane = Lane(runner, SchedulerSettings(max_rows=1), name="closing", inline_below_s=THREADS)
     tasks = [asyncio.create_task(lane.run(request(number))) for number in range(3)]
-    await asyncio.to_thread(runner.started.wait, 10)
+    await asyncio.to_thread(runner.started.wait, 60)
     closing = asyncio.create_task(lane.close())
     await asyncio.sleep(0)
     with pytest.raises(NotReady):
@@ -347,7 +355,7 @@ async def test_close_with_a_bound_refuses_what_still_waits_then():
     runner = Doubler(max_rows=1, gate=gate)
     lane = lane_of(runner)
     running = asyncio.create_task(lane.run(request(0)))
-    await asyncio.to_thread(runner.started.wait, 10)
+    await asyncio.to_thread(runner.started.wait, 60)
     waiting = asyncio.create_task(lane.run(request(1)))
     closing = asyncio.create_task(lane.close(0.01))
     with pytest.raises(NotReady):
@@ -360,9 +368,9 @@ async def test_close_with_a_bound_refuses_what_still_waits_then():
 
 @lane_test
 async def test_an_unused_lane_has_no_threads():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     lane = lane_of(Doubler(), instances=4)
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
     await lane.close()
 
 
@@ -378,7 +386,8 @@ async def test_a_person_is_not_behind_a_flood():
     before = len(runner.batches)
     response = await lane.run(request(1000, service_class=REALTIME, tenant="person", arrival=time.monotonic()))
     assert numbers([response]) == [2000]
-    assert len(runner.batches) - before <= 3  # the one that ran, its own, and one that began meanwhile
+    turn = next(turn for turn, batch in enumerate(runner.batches) if 1000 in batch)
+    assert turn - before <= 2  # behind the one that ran, and one that began meanwhile
     answers = await asyncio.gather(*flood, return_exceptions=True)
     assert sum(isinstance(answer, QueueFull) for answer in answers) >= 190
     await lane.close()
@@ -421,20 +430,23 @@ def test_whatever_happens_each_gets_its_own_rows_or_a_reason(seed, inline_below_
         statistics = lane.statistics().scheduler
         assert (statistics.requests, statistics.running) == (0, 0)
 
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 @lane_test
 async def test_each_thread_settles_once_before_its_first_run():
-    settled = []
-    runner = Doubler(took_s=0.01)
+    settled, gate = [], threading.Event()
+    runner = Doubler(gate=gate)
     lane = Lane(
         runner,
         SchedulerSettings(max_rows=1, instances=2),
         inline_below_s=THREADS,
         settle=lambda: settled.append(threading.current_thread().name),
     )
-    await asyncio.gather(*(lane.run(request(number)) for number in range(8)))
+    answers = asyncio.gather(*(lane.run(request(number)) for number in range(8)))
+    await until(lambda: len(runner.threads) == 2)
+    gate.set()
+    await answers
     assert set(settled) == runner.threads
     assert len(settled) == 2
     await lane.close()

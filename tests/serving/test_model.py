@@ -13,7 +13,7 @@ from support.serving import ROW, Doubler, Stage, manifest, ready_model, request,
 
 
 def run(test):
-    asyncio.run(asyncio.wait_for(test, 20))
+    asyncio.run(asyncio.wait_for(test, 60))
 
 
 def test_without_stages_the_lane_answers():
@@ -114,7 +114,7 @@ def test_drain_answers_what_is_in_flight_and_unload_gives_everything_back():
         runner, pre, post = Doubler(gate=gate), Stage(lambda x: x.reshape(-1, 2)), Stage(lambda x: x)
         model = ready_model(runner=runner, pre=pre, post=post)
         answer = asyncio.create_task(model.infer(request(1, np.ones(2))))
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         draining = asyncio.create_task(model.drain())
         await asyncio.sleep(0)
         assert model.state is ModelState.DRAINING
@@ -142,7 +142,7 @@ def test_a_bounded_drain_refuses_what_waits():
         runner = Doubler(max_rows=1, gate=gate)
         model = ready_model(runner=runner)
         running = asyncio.create_task(model.infer(request(1)))
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         waiting = asyncio.create_task(model.infer(request(2)))
         draining = asyncio.create_task(model.drain(0.01))
         with pytest.raises(NotReady):

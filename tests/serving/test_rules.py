@@ -1,6 +1,7 @@
 import pytest
 
 from sandseal_host.errors import SettingsInvalid
+from sandseal_host.optimisation import Optimisation
 from sandseal_host.serving.request import CLASSES
 from sandseal_host.serving.rules import ServingRules
 from sandseal_host.serving.versions import VersionPolicy
@@ -83,6 +84,11 @@ def test_texts_have_slots_and_a_context():
     assert other.queue.classes == CLASSES
 
 
+def test_graphs_are_changed_as_far_as_may_be_unless_told_otherwise():
+    rules = ServingRules(Settings(), '[[models]]\nnames = ["acme.odd"]\noptimisation = "basic"')
+    assert (rules.optimisation("acme.odd"), rules.optimisation("acme.other")) == (Optimisation.BASIC, Optimisation.ALL)
+
+
 def test_nothing_widens_what_a_bundle_is_signed_for():
     rule = ServingRules(Settings(), "max_rows = 1000\nmax_delay_us = 1000").of(manifest())
     assert (rule.max_rows, rule.max_delay_s) == (4, 0.0)  # as signed
@@ -95,13 +101,16 @@ def test_nothing_widens_what_a_bundle_is_signed_for():
         ("instances = 0", r"serving\.instances: must be an integer from 1"),
         ("instanzes = 2", r"serving\.instanzes: is not a member"),
         ("[classes.urgent]\ntarget_s = 1", r"serving\.classes\.urgent: is not a member"),
-        ("[classes.batch]\ntarget_s = 0", r"classes\.batch\.target_s: must be a number above 0"),
-        ("[classes.batch]\nexpires_s = inf", r"classes\.batch\.expires_s: must be a number above 0"),
+        ("[classes.batch]\ntarget_s = 0", r"classes\.batch\.target_s: must be a number from 1e-06"),
+        ("[classes.batch]\nexpires_s = inf", r"classes\.batch\.expires_s: must be a number from 1e-06"),
         ("[classes.batch]\nlevel = 9", r"classes\.batch\.level: is not a member"),
         ("[classes.realtime]\nreserved = 1", r"serving\.classes: reserve 1 of 1 instances"),
-        ("[weights]\na = -1", r"weights\.a: must be a number above 0"),
-        ("[weights]\na = true", r"weights\.a: must be a number above 0"),
+        ("[weights]\na = nan", r"weights\.a: must be a number from 1e-06"),
+        ("[weights]\na = 5e-324", r"weights\.a: must be a number from 1e-06"),
+        ("[weights]\na = -1", r"weights\.a: must be a number from 1e-06"),
+        ("[weights]\na = true", r"weights\.a: must be a number from 1e-06"),
         ("[[models]]\ninstances = 2", r"models\[0\]\.names: is missing"),
+        ('optimisation = "most"', r"serving\.optimisation: must be one of none, basic, extended, all"),
         ('[[models]]\nnames = ["a"]\nthreads = 2', r"models\[0\]\.threads: is not a member"),
     ],
 )

@@ -17,11 +17,15 @@ from sandseal_host.errors import (
     QueueFull,
     RequestInvalid,
     Revoked,
+    SequenceLost,
     SequencesFull,
+    TooLarge,
 )
+from sandseal_host.serving.lost_sequences import LostSequences
 from sandseal_host.serving.model import Model
 from sandseal_host.serving.request import STANDARD, Request, Step
-from sandseal_host.serving.sequences import Sequence, Sequences
+from sandseal_host.serving.sequence import Sequence
+from sandseal_host.serving.sequences import Sequences
 from sandseal_host.tensors import Tensor
 from sandseal_signing.manifest import Batching, Manifest, ModelSpec
 from sandseal_signing.stage import StageSpec
@@ -29,6 +33,7 @@ from sandseal_signing.state import StateSpec
 from sandseal_signing.tensor import DataType, TensorSpec
 from support.clock import Clock
 from support.serving import NEVER, Doubler, Handle, Stage, ready_model, tensor
+from support.waiting import until
 
 _numbers = count(1)
 
@@ -52,11 +57,19 @@ class Adder(Doubler):
 
 
 def adding(
-    runner: Doubler | None = None, *, most: int = 8, idle_s: float = 10.0, clock: Any = None, **stages: Stage
+    runner: Doubler | None = None,
+    *,
+    most: int = 8,
+    most_bytes: int = 1 << 20,
+    lost: LostSequences | None = None,
+    idle_s: float = 10.0,
+    clock: Any = None,
+    **stages: Stage,
 ) -> Model:
     """A model that adds up what its sequences send."""
     specs = {name: StageSpec("p.wasm", name, SPEC.plain_inputs, SPEC.plain_outputs) for name in stages}
-    sequences = Sequences("acme.sum", SPEC, idle_s=idle_s, most=most, **({"clock": clock} if clock else {}))
+    bounds = {"most": most, "most_bytes": most_bytes, "lost": lost or LostSequences()}
+    sequences = Sequences("acme.sum", SPEC, idle_s=idle_s, **bounds, **({"clock": clock} if clock else {}))
     return ready_model(
         runner=runner or Adder(max_rows=8),
         described=Manifest("acme.sum", 1, SPEC, **specs),
@@ -80,7 +93,7 @@ async def ask(model: Model, *arguments: Any, **more: Any) -> float:
 
 def on_a_loop(test):
     def wrapped(*arguments, **more):
-        asyncio.run(asyncio.wait_for(test(*arguments, **more), 20))
+        asyncio.run(asyncio.wait_for(test(*arguments, **more), 60))
 
     wrapped.__name__ = test.__name__
     return wrapped
@@ -122,7 +135,7 @@ class TestState:
         runner = Adder(max_rows=8, gate=gate)
         model = adding(runner)
         first = asyncio.create_task(ask(model, 1, "0", start=True))
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         others = [asyncio.create_task(ask(model, n, str(n), start=True)) for n in range(1, 4)]
         await asyncio.sleep(0.05)
         gate.set()
@@ -186,7 +199,7 @@ class TestSteps:
         wide = TensorSpec("sum", DataType.FP32, ("batch", 1 << 30))
         spec = replace(SPEC, inputs=(wide, *SPEC.inputs[1:]))
         with pytest.raises(RequestInvalid, match="1 to 8 at once"):
-            Sequence(spec).feed(step(1, rows=1 << 20))
+            Sequence(spec, lambda *_: None).feed(step(1, rows=1 << 20))
 
     @on_a_loop
     async def test_that_are_given_up_leave_the_state(self):
@@ -198,7 +211,7 @@ class TestSteps:
         gate.clear()
         runner.started.clear()
         given_up = asyncio.create_task(ask(model, 5))
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         later = asyncio.create_task(ask(model, 2))
         given_up.cancel()
         gate.set()
@@ -210,7 +223,7 @@ class TestSteps:
         runner = Adder(max_rows=8, gate=gate)
         model = adding(runner)
         first = asyncio.create_task(ask(model, 1, start=True))
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         with pytest.raises(DeadlineExpired, match="the steps before it"):
             await ask(model, 2, deadline=asyncio.get_running_loop().time() + 0.05)
         gate.set()
@@ -223,7 +236,7 @@ class TestSteps:
         runner = Adder(max_rows=8, gate=gate)
         model = adding(runner)
         steps = [asyncio.create_task(ask(model, 1, start=n == 0)) for n in range(64)]
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         with pytest.raises(QueueFull):
             await ask(model, 1)
         gate.set()
@@ -268,7 +281,7 @@ class TestLife:
         runner = Adder(max_rows=8, gate=gate)
         model = adding(runner, clock=clock)
         slow = asyncio.create_task(ask(model, 1, "slow", start=True))
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         quick = asyncio.create_task(ask(model, 1, "quick", start=True, deadline=asyncio.get_running_loop().time()))
         with pytest.raises(DeadlineExpired):
             await quick
@@ -284,9 +297,7 @@ class TestLife:
     async def test_one_is_forgotten_though_nobody_asks(self):
         model = adding(idle_s=0.05)
         await ask(model, 1, start=True)
-        for _ in range(1000):
-            if model.statistics().sequences.open:
-                await asyncio.sleep(0.01)
+        await until(lambda: not model.statistics().sequences.open)
         assert model.statistics().sequences.expired_total == 1
 
     @on_a_loop
@@ -295,7 +306,7 @@ class TestLife:
         runner = Adder(max_rows=8, gate=gate)
         model = adding(runner, clock=clock)
         first = asyncio.create_task(ask(model, 1, start=True))
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         clock.now += 60
         other = asyncio.create_task(ask(model, 1, "other", start=True))
         await asyncio.sleep(0)
@@ -336,7 +347,7 @@ class TestLife:
         runner = Adder(max_rows=8, gate=gate)
         model = adding(runner)
         first = asyncio.create_task(ask(model, 1, start=True))
-        await asyncio.to_thread(runner.started.wait, 10)
+        await asyncio.to_thread(runner.started.wait, 60)
         second = asyncio.create_task(ask(model, 2))
         await asyncio.sleep(0)
         model.revoke("no longer trusted")
@@ -345,3 +356,85 @@ class TestLife:
         with pytest.raises(Revoked):
             await second
         assert model.statistics().sequences.open == 0
+
+
+class TestRoom:
+    """Each row has a state of four bytes."""
+
+    @on_a_loop
+    async def test_states_have_no_more_bytes_than_they_may(self):
+        model = adding(most_bytes=16)
+        await ask(model, 1, "a", start=True, rows=2)
+        with pytest.raises(SequencesFull, match="8 bytes, and this sequence's need 8 more") as caught:
+            await ask(model, 1, "b", start=True, rows=2)  # no tenant has the last quarter
+        assert "SANDSEAL_SEQUENCE_MIB" in caught.value.hint
+        await ask(model, 1, "a", start=True, rows=2, tenant="u")
+        with pytest.raises(SequencesFull, match="16 bytes"):
+            await ask(model, 1, "a", start=True, tenant="v")
+        statistics = model.statistics().sequences
+        assert (statistics.state_bytes, statistics.refused_total) == (16, 2)
+        await ask(model, 1, "a", end=True, rows=2, tenant="u")
+        assert await ask(model, 1, "b") == 1  # the step that was refused may be sent again, with fewer rows
+        assert model.statistics().sequences.state_bytes == 12
+
+    @on_a_loop
+    async def test_a_state_that_never_fits(self):
+        with pytest.raises(TooLarge, match="16 bytes, over 12"):
+            await ask(adding(most_bytes=16), 1, start=True, rows=4)
+
+    @on_a_loop
+    async def test_bytes_are_given_back(self):
+        clock = Clock()
+        model = adding(Adder(max_rows=8, refuse=lambda rows: bool((rows == 13).any())), most_bytes=16, clock=clock)
+        for _ in range(3):
+            await ask(model, 1, start=True, rows=3)  # in place of the one before
+        clock.now += 60
+        with pytest.raises(ModelFailed):
+            await ask(model, 13, "b", start=True, rows=3)  # when the other one has expired
+        assert await ask(model, 1, "b") == 1  # a step that did not count does not say how many rows there are
+        assert model.statistics().sequences.state_bytes == 4
+        await ask(model, 1, "b", end=True)
+        assert model.statistics().sequences.state_bytes == 0
+
+    @on_a_loop
+    async def test_what_was_begun_anew_meanwhile_counts_once(self):
+        gate = threading.Event()
+        runner = Adder(max_rows=8, gate=gate)
+        model = adding(runner, most_bytes=16)
+        first = asyncio.create_task(ask(model, 1, start=True))
+        await asyncio.to_thread(runner.started.wait, 60)
+        second = asyncio.create_task(ask(model, 2, start=True))
+        await asyncio.sleep(0)
+        gate.set()
+        assert await asyncio.gather(first, second) == [1, 2]
+        assert model.statistics().sequences.state_bytes == 4
+
+
+class TestUnloading:
+    @on_a_loop
+    async def test_the_next_step_is_told_that_its_state_is_gone(self):
+        lost = LostSequences()
+        before, after = adding(lost=lost), adding(lost=lost)
+        await ask(before, 1, "a", start=True)
+        await ask(before, 1, "over", start=True, end=True)
+        await before.drain()
+        await before.unload()
+        for _ in range(2):
+            with pytest.raises(SequenceLost, match=r"'a' is gone: 'acme\.sum' was unloaded") as caught:
+                await ask(after, 2, "a")
+        assert "sequence_start" in caught.value.hint
+        for name, tenant in (("over", "t"), ("a", "u")):
+            with pytest.raises(RequestInvalid, match="not begun"):
+                await ask(after, 2, name, tenant=tenant)
+        assert await ask(after, 4, "a", start=True) == 4
+        await ask(after, 1, "a", end=True)
+        with pytest.raises(RequestInvalid, match="has ended"):
+            await ask(after, 1, "a")
+
+    def test_names_are_not_kept_without_bound(self):
+        lost = LostSequences()
+        for number in range(11):
+            lost.add("m", [("t", f"{number}.{i}") for i in range(1000)])
+        lost.check("m", ("t", "0.999"))
+        with pytest.raises(SequenceLost):
+            lost.check("m", ("t", "1.0"))

@@ -9,6 +9,7 @@ from sandseal_host.errors import QueueFull
 from sandseal_host.serving.request import BATCH, REALTIME
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.turns import Turns
+from support.clock import Clock
 from support.serving import Stage, ready_model, request
 
 
@@ -34,11 +35,11 @@ class Queued(Stage):
 
 
 def run(test):
-    asyncio.run(asyncio.wait_for(test, 20))
+    asyncio.run(asyncio.wait_for(test, 60))
 
 
-def asking(model, number, tenant, **what):
-    asked = request(number, np.full(2, number), tenant=tenant, arrival=asyncio.get_running_loop().time(), **what)
+def asking(model, number, tenant, arrival):
+    asked = request(number, np.full(2, number), tenant=tenant, arrival=arrival)
     return asyncio.create_task(model.infer(asked))
 
 
@@ -49,26 +50,29 @@ async def settled():
 
 def test_a_flood_before_a_plugin_leaves_its_neighbours_their_turns():
     async def test():
-        stage = Queued()
+        stage, clock = Queued(), Clock()
         model = ready_model(pre=stage)
-        flood = [asking(model, n, "flood") for n in range(100)]
-        await settled()
-        for _ in range(10):  # measures how fast they are served
-            await asyncio.sleep(0.002)
-            stage.serve()
-        await settled()
-        more = [asking(model, 100 + n, "flood") for n in range(100)]
-        await settled()
-        neighbour = asking(model, 900, "neighbour")
-        await settled()
-        while not neighbour.done():
-            stage.serve()
-            await asyncio.sleep(0.002)
-        assert len(stage.ran) < 120  # the first hundred came before it
-        while stage.waiting:
+        model._turns = Turns(SchedulerSettings(), clock)
+
+        async def serve():
+            clock.now += 0.002
             stage.serve()
             await settled()
-        await asyncio.gather(*flood, *more)
+
+        flood = [asking(model, n, "flood", clock.now) for n in range(100)]
+        await settled()
+        for _ in range(10):  # measures how fast they are served
+            await serve()
+        more = [asking(model, 100 + n, "flood", clock.now) for n in range(100)]
+        await settled()
+        neighbour = asking(model, 900, "neighbour", clock.now)
+        await settled()
+        while 900 not in stage.ran:
+            await serve()
+        assert len(stage.ran) < 120  # the first hundred came before it
+        while stage.waiting:
+            await serve()
+        await asyncio.gather(*flood, *more, neighbour)
 
     run(test())
 

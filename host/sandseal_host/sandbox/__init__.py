@@ -1,12 +1,13 @@
 """Plugins in wasmtime; the only room that knows it.
 
 engine      SandboxEngine: compiles stages, one per process
-compiler    Compiler: modules compiled in a limited child; code_cache: what it compiled, kept under a MAC
+compiler    Compiler: modules compiled in a limited child, and kept in a PrivateCache
 plugin      Plugin: a compiled stage, called from any thread, a fresh instance per call
 pool        StagePool: its calls in order of urgency over threads
 workers/    Workers: the same in processes that all plugins share
 runners     StageRunners: makes either for the stages of loaded models
-stream      PluginStream: an instance that lives as long as a stream; workers/stream has the workers' own
+stream      PluginStream: an instance that lives as long as a stream; workers/stream has the workers' own;
+            stream_seats: how many there may be
 text/       TextWorker: a publisher's tokenizer and chat template, in a process of the model's own
 children    how processes of this room are started and ended
 instance    one guest that follows ABI v1

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import IO
 
 from sandseal_host.errors import PluginInvalid, SettingsInvalid
-from sandseal_host.sandbox.code_cache import CodeCache
+from sandseal_host.private_cache import PrivateCache
 from sandseal_host.sandbox.printable import printable
 
 _COMMAND = (sys.executable, "-P", "-B", "-m", "sandseal_host.sandbox.compiler_child")
@@ -52,7 +52,7 @@ class Compiler:
         limits: of one child.
     """
 
-    def __init__(self, cache: CodeCache, limits: CompileLimits = CompileLimits()) -> None:
+    def __init__(self, cache: PrivateCache, limits: CompileLimits = CompileLimits()) -> None:
         self.cache, self._limits = cache, limits
 
     def code(self, wasm: bytes, fingerprint: str, label: str) -> bytes:

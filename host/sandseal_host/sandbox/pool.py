@@ -15,6 +15,7 @@ from sandseal_host.sandbox.guest import Cancelled
 from sandseal_host.sandbox.plugin import Plugin
 from sandseal_host.sandbox.statistics import PluginStatistics, PoolStatistics
 from sandseal_host.sandbox.stream import PluginStream
+from sandseal_host.sandbox.stream_seats import StreamSeats
 from sandseal_host.tensors import Tensor
 
 _LONGEST_TIMER = 1e6  # seconds; event loops do not take infinity
@@ -57,7 +58,7 @@ class StagePool:
     """
 
     def __init__(self, plugin: Plugin, threads: int, *, max_waiting: int = 1024) -> None:
-        self._plugin = plugin
+        self._plugin, self._seats = plugin, StreamSeats(plugin.label)
         self._max_waiting = max_waiting
         self._queue: list[_Job] = []
         self._numbers = itertools.count()
@@ -90,9 +91,9 @@ class StagePool:
         """
         return await self.run(partial(self._plugin.call, inputs, parameters), urgency, deadline)
 
-    def stream(self, parameters: bytes, urgency: float) -> PluginStream:
-        """An instance for one stream, whose calls wait in the same queue; see `PluginStream`."""
-        return PluginStream(self._plugin.instance, self.run, parameters, urgency)
+    def stream(self, parameters: bytes, target_s: float, tenant: str) -> PluginStream:
+        """An instance for one stream, whose calls wait in the same queue; see `WorkerStage.stream`."""
+        return PluginStream(self._plugin.instance, self.run, self._seats, parameters, target_s, tenant)
 
     async def run(self, work: Work, urgency: float, deadline: float) -> tuple[Tensor, ...]:
         """Let a thread do work in its turn; arguments and errors as those of `apply`."""

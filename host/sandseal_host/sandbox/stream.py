@@ -1,6 +1,7 @@
 """A stream's instance: what all have, and one in this process."""
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,6 +12,7 @@ from sandseal_host.errors import InputRefused, NotReady
 from sandseal_host.sandbox.abi import FIRST, LAST
 from sandseal_host.sandbox.guest import Cancelled
 from sandseal_host.sandbox.instance import Instance
+from sandseal_host.sandbox.stream_seats import StreamSeats
 from sandseal_host.tensors import Tensor
 
 _NEVER = float("inf")
@@ -24,10 +26,11 @@ class Stream(ABC):
 
     Args:
         name: for messages.
+        target_s: seconds from a call's arrival to its virtual deadline.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, target_s: float) -> None:
+        self._name, self._target_s = name, target_s
         self._next = FIRST
         self._closed = False
 
@@ -43,7 +46,7 @@ class Stream(ABC):
             raise NotReady(f"{self._name} is closed")
         flags, self._next = self._next | LAST * last, 0
         try:
-            outputs = await self._call(inputs, flags)
+            outputs = await self._call(inputs, time.monotonic() + self._target_s, flags)
         except InputRefused:
             raise
         except BaseException:
@@ -54,7 +57,7 @@ class Stream(ABC):
         return outputs
 
     @abstractmethod
-    async def _call(self, inputs: tuple[Tensor, ...], flags: int) -> tuple[Tensor, ...]:
+    async def _call(self, inputs: tuple[Tensor, ...], urgency: float, flags: int) -> tuple[Tensor, ...]:
         """Do one call, in its turn."""
 
     @abstractmethod
@@ -76,42 +79,65 @@ class PluginStream(Stream):
     Args:
         instantiate: makes the instance, on the thread of the first call.
         run: does the calls in their turn.
-        parameters: the request's, UTF-8 JSON; the same for all calls.
-        urgency: as for `StagePool.apply`.
+        seats: where it has one while it has its instance.
+        parameters, target_s, tenant: see `WorkerStage.stream`.
     """
 
     def __init__(
-        self, instantiate: Callable[[Cancelled], Instance], run: Run, parameters: bytes, urgency: float
+        self,
+        instantiate: Callable[[Cancelled], Instance],
+        run: Run,
+        seats: StreamSeats,
+        parameters: bytes,
+        target_s: float,
+        tenant: str,
     ) -> None:
-        super().__init__("this stream")
-        self._instantiate, self._run, self._parameters, self._urgency = instantiate, run, parameters, urgency
+        super().__init__("this stream", target_s)
+        self._instantiate, self._run, self._parameters = instantiate, run, parameters
+        self._seats, self._tenant = seats, tenant
         self._guard = threading.Lock()
         self._instance: Instance | None = None
         self._cancelled: Cancelled = bool
         self._running = False
 
-    async def _call(self, inputs: tuple[Tensor, ...], flags: int) -> tuple[Tensor, ...]:
-        return await self._run(partial(self._work, inputs, flags), self._urgency, _NEVER)
+    async def _call(self, inputs: tuple[Tensor, ...], urgency: float, flags: int) -> tuple[Tensor, ...]:
+        return await self._run(partial(self._work, inputs, flags), urgency, _NEVER)
 
     def close(self) -> None:
         """Drop the instance; a running call is ended first, by its own thread."""
         with self._guard:
             self._closed = True
-            if self._instance is not None and not self._running:
-                self._instance.close()
+            if not self._running:
+                self._drop()
 
     def _work(self, inputs: tuple[Tensor, ...], flags: int, cancelled: Cancelled) -> tuple[Tensor, ...]:
         with self._guard:
+            if self._closed:
+                raise NotReady(f"{self._name} is closed")
             self._cancelled, self._running = cancelled, True
         try:
             if self._instance is None:
-                self._instance = self._instantiate(self._unwanted)
+                self._instance = self._make()
             return self._instance.call(inputs, self._parameters, flags=flags)
         finally:
             with self._guard:
                 self._running = False
-                if self._closed and self._instance is not None:
-                    self._instance.close()
+                if self._closed:
+                    self._drop()
+
+    def _make(self) -> Instance:
+        self._seats.take(self._tenant)
+        try:
+            return self._instantiate(self._unwanted)
+        except BaseException:
+            self._seats.leave(self._tenant)
+            raise
+
+    def _drop(self) -> None:
+        instance, self._instance = self._instance, None
+        if instance is not None:
+            instance.close()
+            self._seats.leave(self._tenant)
 
     def _unwanted(self) -> bool:
         return self._closed or self._cancelled()

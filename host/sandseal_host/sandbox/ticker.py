@@ -17,10 +17,16 @@ class Ticker:
 
     Args:
         advance: increments the engine's epoch; called only until `close` returns.
+        sleep, clock: seconds as the thread spends and counts them.
     """
 
-    def __init__(self, advance: Callable[[], None]) -> None:
-        self._advance = advance
+    def __init__(
+        self,
+        advance: Callable[[], None],
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._advance, self._pause, self._clock = advance, sleep, clock
         self._running = 0
         self._asleep = self._closing = False
         self._changed = threading.Condition()
@@ -53,16 +59,16 @@ class Ticker:
         self._thread.join()
 
     def _run(self) -> None:
-        last, quiet = time.monotonic(), 0
+        last, quiet = self._clock(), 0
         while self._running or not self._closing:
-            time.sleep(TICK_S)
-            now = time.monotonic()
+            self._pause(TICK_S)
+            now = self._clock()
             for _ in range(max(1, round((now - last) / TICK_S))):
                 self._advance()
             last, quiet = now, 0 if self._running else quiet + 1
             if quiet > _LINGER:
                 self._sleep()
-                last, quiet = time.monotonic(), 0
+                last, quiet = self._clock(), 0
 
     def _sleep(self) -> None:
         with self._changed:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from sandseal_host.serving.lane import Lane
 from sandseal_host.serving.ports import Waiter
-from sandseal_host.serving.request import Request, Response
-from sandseal_host.serving.ticket import Ticket
+from sandseal_host.serving.request import Response
 
 
 class Claim:
@@ -14,21 +13,16 @@ class Claim:
 
     Args:
         lane: answers it.
+        request_id: the request's.
         waiter: gets the answer.
         release: ends the hold; called once, when the answer is there or the request is taken back.
     """
 
-    __slots__ = ("_lane", "_release", "_ticket", "_waiter", "done")
+    __slots__ = ("_lane", "_release", "_request_id", "_waiter", "done")
 
-    _ticket: Ticket
-
-    def __init__(self, lane: Lane, waiter: Waiter, release: Callable[[], None]) -> None:
-        self._lane, self._waiter, self._release = lane, waiter, release
+    def __init__(self, lane: Lane, request_id: int, waiter: Waiter, release: Callable[[], None]) -> None:
+        self._lane, self._request_id, self._waiter, self._release = lane, request_id, waiter, release
         self.done = waiter.done
-
-    def submit(self, request: Request) -> None:
-        """Queue the request; raises as `Lane.submit` does."""
-        self._ticket = self._lane.submit(request, self)
 
     def set_result(self, result: Response) -> None:
         """Pass the response on."""
@@ -43,7 +37,7 @@ class Claim:
     def cancel(self) -> None:
         """Take the request back; the waiter is done."""
         self._release()
-        self._lane.forget(self._ticket)
+        self._lane.forget(self._request_id)
 
 
 def hand_over(waiter: Waiter, task: asyncio.Task[Response]) -> None:

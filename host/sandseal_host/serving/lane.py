@@ -97,16 +97,16 @@ class Lane:
             ModelError, MemoryExhausted: the run failed.
         """
         answer: asyncio.Future[Response] = self._loop.create_future()
-        ticket = self.submit(request, answer)
+        self.submit(request, answer)
         try:
             return await answer
         except asyncio.CancelledError:
             if not answer.cancel() and not answer.cancelled():
                 answer.exception()  # answered in the turn in which its caller was cancelled: it was looked at
-            self.forget(ticket)
+            self.forget(request.id)
             raise
 
-    def submit(self, request: Request, answer: Waiter) -> Ticket:
+    def submit(self, request: Request, answer: Waiter) -> None:
         """Queue a request that is answered later, through `answer`.
 
         Raises:
@@ -119,12 +119,12 @@ class Lane:
         for recording in self._recordings:
             recording.note(request, now)
         self._scheduler.add(ticket, now)
-        self._pump_soon()
-        return ticket
+        if not self._pumping:
+            self._pump_soon()
 
-    def forget(self, ticket: Ticket) -> None:
+    def forget(self, request_id: int) -> None:
         """Take out a request that nobody wants an answer for; its answer must be `done`."""
-        if self._scheduler.discard(ticket.request.id) is None:
+        if self._scheduler.discard(request_id) is None:
             for run in self._runs:
                 if all(other.answer.done() for other in run.batch.tickets):
                     run.terminate(ClientGone("nobody in the batch wants an answer any more"))

@@ -56,11 +56,29 @@ class LiveModels:
             Revoked: it is known and will not serve again.
         """
         model = self._serving.get(name)
-        if model is None or version not in (None, model.version):
+        if model is None or (version is not None and version != model.version):
             model = self._other(name, version)
         if model.state is not ModelState.READY:
             raise _not_serving(model)
         return model
+
+    def pinned(self, name: str, bundle_id: str) -> Model:
+        """The model of a name that came in this bundle; otherwise as `get`.
+
+        Raises:
+            NotReady: it is not loaded, or does not serve.
+            Revoked: it will not serve again.
+        """
+        found = [model for model in self._versions(name) if model.bundle_id == bundle_id]
+        if not found:
+            raise NotReady(f"bundle {bundle_id} of {name!r} is not loaded", model=name)
+        if found[0].state is not ModelState.READY:
+            raise _not_serving(found[0])
+        return found[0]
+
+    def pipelines(self) -> set[str]:
+        """The names under which pipelines are known, which ask other models until their last request is answered."""
+        return {name for name in self._models for model in self._versions(name) if model.manifest.pipeline}
 
     def announce(self, model: Model) -> None:
         """Show a model in the index while it loads, or after it failed."""
@@ -148,7 +166,7 @@ class LiveModels:
         if not models:
             raise _unknown(name, version)
         for model in models:
-            if model.state not in (*_LOADED, *_ENDED):
+            if model.state not in (*_LOADED, *_ENDED) and model not in self._retiring:
                 raise NotReady(f"{model!r} is {model.state}", model=name, state=str(model.state))
         for model in models:
             self._retire_soon(model, drain_s)

@@ -2,35 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
 
-from sandseal_host.errors import (
-    CircuitOpen,
-    HostError,
-    NotReady,
-    PluginBadOutput,
-    Revoked,
-    UnsupportedRequest,
-)
+from sandseal_host.errors import Busy, HostError, NotReady, PluginBadOutput, Revoked, UnsupportedRequest
+from sandseal_host.serving.breakable import Breakable
 from sandseal_host.serving.claim import Claim, hand_over
 from sandseal_host.serving.cuts import Explanation
 from sandseal_host.serving.generation.lane import GenerationLane
 from sandseal_host.serving.generation.request import GenerationRequest
 from sandseal_host.serving.generation.stream import Stream
 from sandseal_host.serving.generation.text import Text
-from sandseal_host.serving.guarded_stage import Staged
 from sandseal_host.serving.lane import Lane
 from sandseal_host.serving.no_rows import no_rows
 from sandseal_host.serving.parts import ModelParts, ModelStatistics
+from sandseal_host.serving.pipeline import Pipeline
 from sandseal_host.serving.ports import Cancellable, Waiter
 from sandseal_host.serving.recording import Recording
 from sandseal_host.serving.request import Request, Response
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
-from sandseal_host.serving.sequences import Sequence
+from sandseal_host.serving.sequence import Sequence
 from sandseal_host.serving.states import ModelState
 from sandseal_host.serving.tally import Served
 from sandseal_host.serving.turns import Turns
@@ -61,7 +55,7 @@ class Model:
         self._pre_s = self._post_s = 0.0
         self._used = time.monotonic()
         self._quiet = asyncio.Event()
-        self._before_lane: set[asyncio.Task[object]] = set()  # requests that are in the pre stage, or wait for it
+        self._before_lane = Breakable()  # requests that are in the pre stage, or wait for it
 
     @property
     def name(self) -> str:
@@ -75,7 +69,9 @@ class Model:
 
     @property
     def precision(self) -> Precision | None:
-        """See `ModelParts`; None as well until it is loaded."""
+        """See `ModelParts`; of a pipeline, the coarsest of its models'. None as well until it is loaded."""
+        if self._parts is not None and isinstance(self._parts.lane, Pipeline):
+            return self._parts.lane.members.precision
         return self._parts.precision if self._parts else None
 
     def advance(self, state: ModelState) -> None:
@@ -113,8 +109,7 @@ class Model:
         self.advance(ModelState.REVOKED if isinstance(error, Revoked) else ModelState.FAILED)
         self.reason, self._refusal = error.message, copy(error)
         self._refusal.data = {**error.data, "model": self.name}
-        for task in self._before_lane:
-            task.cancel()
+        self._before_lane.break_off(self._refusal)
         if self._parts is not None:
             self._parts.lane.withdraw(self._refusal)
             self._parts.forget()
@@ -166,8 +161,9 @@ class Model:
             task = asyncio.get_running_loop().create_task(self.infer(request))
             task.add_done_callback(partial(hand_over, waiter))
             return task
-        claim = Claim(self._lane(parts), waiter, self._release)
-        claim.submit(request)
+        lane = self._lane(parts)
+        claim = Claim(lane, request.id, waiter, self._release)
+        lane.submit(request, claim)
         self._in_flight += 1
         return claim
 
@@ -236,13 +232,19 @@ class Model:
         """What requests are refused with since the model was withdrawn; None while it was not."""
         return copy(self._refusal)
 
-    def impediment(self) -> CircuitOpen | None:
-        """Why a ready model refuses requests now, whatever they hold: a stage's circuit is open."""
-        stages = (self._parts.pre, self._parts.post) if self._parts else ()
-        for stage in stages:
-            if stage is not None and (impediment := stage.impediment()) is not None:
-                return impediment
-        return None
+    def impediment(self, models: str = "*") -> Busy | None:
+        """Why a ready model refuses requests now, whatever they hold: a plugin's circuit is open, or a member is away.
+
+        Args:
+            models: pattern of the names of models that whoever asks may know of.
+        """
+        parts = self._parts
+        if parts is None:
+            return None
+        if isinstance(parts.lane, Pipeline):
+            return parts.lane.impediment(models)
+        impediments = (stage.impediment() for stage in (parts.pre, parts.post) if stage is not None)
+        return next(filter(None, impediments), None)
 
     def statistics(self) -> ModelStatistics:
         """The counts at this moment."""
@@ -252,7 +254,10 @@ class Model:
         pre, post = (stage.statistics() if stage else None for stage in (parts.pre, parts.post))
         lane, resident = parts.lane, sum(parts.resident.values())
         if isinstance(lane, GenerationLane):
-            return ModelStatistics(self.state, self._in_flight, resident, None, pre, post, lane.statistics())
+            text = parts.text.statistics() if parts.text else None
+            return ModelStatistics(self.state, self._in_flight, resident, None, pre, post, lane.statistics(), text=text)
+        if isinstance(lane, Pipeline):
+            return ModelStatistics(self.state, self._in_flight, resident, None, pipeline=lane.statistics())
         cache = parts.cache.statistics() if parts.cache else None
         sequences = parts.sequences.statistics() if parts.sequences else None
         return ModelStatistics(
@@ -281,11 +286,11 @@ class Model:
 
         Raises:
             NotReady: the model is not loaded, or no longer.
-            UnsupportedRequest: it generates text.
+            UnsupportedRequest: it generates text, or is a pipeline.
         """
         lane = self._usable().lane
         if not isinstance(lane, Lane):
-            raise UnsupportedRequest(f"{self.name} generates text: it has no batches to record")
+            raise UnsupportedRequest(f"{self.name} has no batches of its own to record")
         return lane.recorded()
 
     def served(self) -> Served:
@@ -308,7 +313,7 @@ class Model:
         return parts
 
     def _lane(self, parts: ModelParts) -> Lane:
-        if isinstance(parts.lane, GenerationLane):
+        if not isinstance(parts.lane, Lane):
             raise UnsupportedRequest(f"{self!r} generates text, which is no single answer", hint="ask it to generate")
         return parts.lane
 
@@ -317,6 +322,9 @@ class Model:
 
     async def _answer(self, parts: ModelParts, request: Request) -> Response:
         """The answer of a model that does more than to run."""
+        if isinstance(parts.lane, Pipeline):
+            with self._turns.take(request) as urgency:
+                return await parts.lane.run(request, urgency)
         if parts.cache is not None:
             return await parts.cache.answer(request, partial(self._staged, parts))
         if parts.sequences is not None:
@@ -330,7 +338,7 @@ class Model:
         if parts.pre is not None:
             began = time.monotonic()
             with self._turns.take(request) as urgency:
-                inputs, skipped = await self._revocable(
+                inputs, skipped = await self._before_lane.run(
                     parts.pre.run(request.inputs, request.parameters, urgency, request.deadline, request.tenant)
                 )
             request = replace(request, inputs=inputs, rows=self._rows(inputs))
@@ -338,9 +346,11 @@ class Model:
             self._pre_s += timings["pre"]
             if skipped:
                 left_out.append("pre")
-        response = (
-            await _run(self._lane(parts), request, sequence) if request.rows else no_rows(self.manifest.model, request)
-        )
+        if request.rows:
+            response = await _run(self._lane(parts), request, sequence)
+        else:
+            model = self.manifest.model
+            response = Response(no_rows(request.inputs, model.plain_inputs, model.plain_outputs))
         timings.update(response.timings)
         outputs = response.outputs
         if parts.post is not None:
@@ -355,20 +365,6 @@ class Model:
                 left_out.append("post")
         return Response(outputs, timings, tuple(left_out))
 
-    async def _revocable(self, work: Awaitable[Staged]) -> Staged:
-        """Await what comes before the lane; `revoke` breaks it off."""
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  # every coroutine of a loop runs in a task
-        self._before_lane.add(task)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if (refusal := self.refusal()) is not None and task.uncancel() == 0:  # nobody but `withdraw` cancelled it
-                raise refusal from None
-            raise
-        finally:
-            self._before_lane.discard(task)
-
     def _rows(self, inputs: tuple[Tensor, ...]) -> int:
         """Rows of the model's inputs as the pre stage made them."""
         specs = self.manifest.model.plain_inputs
@@ -379,8 +375,9 @@ class Model:
 
     def _release(self) -> None:
         self._in_flight -= 1
-        self._used = time.monotonic()
-        self._note_quiet()
+        if not self._in_flight:
+            self._used = time.monotonic()
+            self._note_quiet()
 
     def _note_quiet(self) -> None:
         if (self.state is ModelState.DRAINING or self.withdrawn) and not self._in_flight:

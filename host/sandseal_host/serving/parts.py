@@ -8,6 +8,7 @@ from sandseal_host.serving.generation.lane import GenerationLane, GenerationStat
 from sandseal_host.serving.generation.text import Text
 from sandseal_host.serving.guarded_stage import GuardedStage, StageStatistics
 from sandseal_host.serving.lane import Lane, LaneStatistics
+from sandseal_host.serving.pipeline import Pipeline, PipelineStatistics
 from sandseal_host.serving.ports import Closeable
 from sandseal_host.serving.sequences import Sequences, SequenceStatistics
 from sandseal_host.serving.states import ModelState
@@ -20,8 +21,8 @@ class ModelParts:
     """What a loaded model runs on; the model closes them when it is unloaded.
 
     Args:
-        runner: the session, or the decoder.
-        lane: its queue and threads; what it is says whether the model generates text.
+        runner: the session, the decoder, or a pipeline's plugins.
+        lane: its queue and threads; what it is says whether the model generates text, or is a pipeline.
         pre: makes the model's inputs out of the public ones.
         post: makes the public outputs out of the model's.
         resident: by device: bytes that loading them took.
@@ -31,10 +32,11 @@ class ModelParts:
         logits: has the plugin that looks at its logits.
         cache: of its answers.
         sequences: that it goes through.
+        staged: whether there is more to a request's way than the lane.
     """
 
     runner: Closeable
-    lane: Lane | GenerationLane
+    lane: Lane | GenerationLane | Pipeline
     pre: GuardedStage | None = None
     post: GuardedStage | None = None
     resident: Mapping[str, int] = field(default_factory=dict)
@@ -44,11 +46,12 @@ class ModelParts:
     logits: Closeable | None = None
     cache: ModelCache | None = None
     sequences: Sequences | None = None
+    staged: bool = field(init=False)
 
-    @property
-    def staged(self) -> bool:
-        """Whether there is more to a request's way than the lane."""
-        return any(part is not None for part in (self.pre, self.post, self.cache, self.sequences))
+    def __post_init__(self) -> None:
+        parts = (self.pre, self.post, self.cache, self.sequences)
+        staged = isinstance(self.lane, Pipeline) or any(part is not None for part in parts)
+        object.__setattr__(self, "staged", staged)
 
     def served(self, pre_s: float, post_s: float) -> Served:
         """What was answered since the model was loaded, with the seconds that its stages took."""
@@ -92,10 +95,11 @@ class ModelStatistics:
         state: the present one.
         in_flight: requests that are not answered yet.
         resident_bytes: how much the process grew by loading it.
-        lane: None until it is loaded, and for one that generates text.
+        lane: None until it is loaded, and for one that generates text or is a pipeline.
         pre, post: None until it is loaded, and without such a stage.
-        generation: only of one that generates text.
+        generation, text: only of one that generates text: its lane, its tokenizer.
         cache, sequences: only of one that has them.
+        pipeline: only of one.
     """
 
     state: ModelState
@@ -107,3 +111,5 @@ class ModelStatistics:
     generation: GenerationStatistics | None = None
     cache: ModelCacheStatistics | None = None
     sequences: SequenceStatistics | None = None
+    text: object = None
+    pipeline: PipelineStatistics | None = None

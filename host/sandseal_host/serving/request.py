@@ -2,8 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import count
 
 from sandseal_host.tensors import Tensor, record
+
+request_ids = count(1)
+"""Numbers for requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Request:
         deadline: seconds on the monotonic clock after which nobody wants the answer.
         parameters: the request's own parameters as UTF-8 JSON, for the plugins.
         step: where in its sequence it stands; None where it names none.
+        models: pattern of the names of models that its sender may know of; see `covers`.
     """
 
     id: int
@@ -73,6 +79,7 @@ class Request:
     deadline: float
     parameters: bytes = b"{}"
     step: Step | None = None
+    models: str = "*"
 
 
 @record
@@ -83,8 +90,15 @@ class Response:
         outputs: the tensors of the model's public signature, in its order; views, valid while referenced.
         timings: seconds per stage in order (`pre`, `queue`, `run`, `post`), as Server-Timing shows them.
         skipped: stages that failed and were left out, as their manifest allows.
+        members: of a pipeline, the ids of the bundles whose models took part, by step.
     """
 
     outputs: tuple[Tensor, ...]
     timings: Mapping[str, float] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
+    members: Mapping[str, str] = field(default_factory=dict)
+
+
+def covers(pattern: str, model: str) -> bool:
+    """Whether a pattern (`*` and `?` as in a shell) covers a model's name."""
+    return pattern == "*" or fnmatchcase(model, pattern)

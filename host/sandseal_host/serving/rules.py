@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sandseal_host.errors import SettingsInvalid
+from sandseal_host.optimisation import Optimisation
 from sandseal_host.serving.generation.settings import GenerationSettings
 from sandseal_host.serving.request import ServiceClass
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
@@ -19,6 +20,7 @@ from sandseal_signing.variants import Precision
 
 _MAX_SECONDS = 86_400
 _MAX_WEIGHT = 1_000_000
+_LEAST = 1e-6  # of seconds and weights: others are divided by them
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class _Rule:
     settings: SchedulerSettings
     versions: VersionPolicy
     precision: Precision | None
+    optimisation: Optimisation
     generation: GenerationSettings
 
 
@@ -66,6 +69,7 @@ class ServingRules:
             default,
             _versions(root, VersionPolicy()),
             _precision(root, None),
+            _optimisation(root, Optimisation.ALL),
             _generation(root, generation),
         )
         self._rules = [_rule(node, self._default) for node in root.children("models", [])]
@@ -109,6 +113,10 @@ class ServingRules:
         """The coarsest precision in which a model may be served; None for any."""
         return self._rule(name).precision
 
+    def optimisation(self, name: str) -> Optimisation:
+        """How far the graphs of a model that generates no text are changed before they run."""
+        return self._rule(name).optimisation
+
     def _rule(self, name: str) -> _Rule:
         covering = (rule for rule in self._rules if any(fnmatchcase(name, pattern) for pattern in rule.names))
         return next(covering, self._default)
@@ -135,6 +143,7 @@ def _rule(node: Node, default: _Rule) -> _Rule:
         _settings(node, default.settings),
         _versions(node, default.versions),
         _precision(node, default.precision),
+        _optimisation(node, default.optimisation),
         _generation(node, default.generation),
     )
     node.close()
@@ -157,6 +166,11 @@ def _precision(node: Node, default: Precision | None) -> Precision | None:
     rule = f"one of {', '.join(Precision)}"
     text = node.text("precision", None, valid=Precision.__members__.__contains__, rule=rule)
     return default if text is None else Precision(text)
+
+
+def _optimisation(node: Node, default: Optimisation) -> Optimisation:
+    rule = f"one of {', '.join(Optimisation)}"
+    return Optimisation(node.text("optimisation", default, valid=[*Optimisation].__contains__, rule=rule))
 
 
 def _generation(node: Node, base: GenerationSettings) -> GenerationSettings:
@@ -214,6 +228,6 @@ def _class(node: Node | None, base: ServiceClass) -> ServiceClass:
 
 def _number(node: Node, name: str, default: float, high: int) -> float:
     value = node.take(name, default)
-    if type(value) not in (int, float) or not 0 < value <= high:
-        node.fail(name, f"must be a number above 0, at most {high}, not {value!r}")
+    if type(value) not in (int, float) or not _LEAST <= value <= high:
+        node.fail(name, f"must be a number from {_LEAST} to {high}, not {value!r}")
     return float(value)

@@ -235,7 +235,8 @@ class Scheduler:
                 self._take(ticket, queue, now)
                 taken.append(ticket)
                 room -= ticket.request.rows
-                lowest = max(lowest, queue.level)
+                if queue.level > lowest:
+                    lowest = queue.level
             else:
                 full |= same
                 passed.append((queue, ticket))

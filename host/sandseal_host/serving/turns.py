@@ -56,7 +56,7 @@ class _ClassTurns:
     def check(self, tenant: str) -> None:
         if self._requests >= self._most and not self._shares.allow(tenant, 1, self._requests):
             raise QueueFull(
-                f"{self._requests} {self._class.name} requests are in the model's plugins, at most {self._most} may be",
+                f"{self._requests} {self._class.name} requests are in the model's stages, at most {self._most} may be",
                 retry_after=min(60.0, self._requests / self._rate.per_second or 1.0),
             )
 

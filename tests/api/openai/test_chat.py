@@ -7,10 +7,15 @@ import httpx
 import pytest
 
 from sandseal_host.serving.request import BATCH, REALTIME, STANDARD
+from support.waiting import wait_until
 
 openai = pytest.importorskip("openai", reason="needs the client `openai`")
 
 HELLO = [{"role": "user", "content": "Grüß dich"}]
+CALLED = {
+    "role": "assistant",
+    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
 
 
 def ask(client, messages=HELLO, model="talker", **options):
@@ -31,7 +36,7 @@ def test_an_answer(client, served):
         "total_tokens": 22,
         "prompt_tokens_details": {"cached_tokens": 5},
     }
-    assert served.answers("talker") == {200: 1}
+    wait_until(lambda: served.answers("talker") == {200: 1})
 
 
 def test_a_stream(client, served):
@@ -46,7 +51,7 @@ def test_a_stream(client, served):
     assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
     assert {(chunk.id, chunk.object) for chunk in chunks} == {(chunks[0].id, "chat.completion.chunk")}
     assert all(chunk.usage is None for chunk in chunks)
-    assert served.answers("talker") == {200: 1}
+    wait_until(lambda: served.answers("talker") == {200: 1})
 
 
 def test_usage_at_the_end_of_a_stream(shared):
@@ -205,7 +210,9 @@ class TestRefusals:
             ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "20"),
             ({"stream": 1}, "stream", "true or false"),
             ({"service_tier": "gold"}, "service_tier", "flex"),
-            ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "not supported"),
+            ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "knows no calls"),
+            ({"messages": [*HELLO, CALLED]}, "messages[1]", "knows no calls"),
+            ({"messages": [*HELLO, {"role": "tool", "tool_call_id": "1", "content": ""}]}, "messages[1]", "knows no"),
             ({"response_format": {"type": "json_object"}}, "response_format", "logits plugin"),
             ({"response_format": {"type": "xml"}}, "response_format", "json_schema"),
             ({"extra_body": {"banned_strings": ["x"]}}, "banned_strings", "logits plugin"),
@@ -250,7 +257,7 @@ class TestRefusals:
         with pytest.raises(openai.InternalServerError, match="the lane broke") as failure:
             ask(client, stream=True)
         assert failure.value.response.headers["x-should-retry"] == "false"
-        assert served.answers("talker") == {500: 1}
+        wait_until(lambda: served.answers("talker") == {500: 1})
 
     def test_after_it_by_an_event(self, client, talker, served):
         talker.breaks_at = 3
@@ -259,7 +266,7 @@ class TestRefusals:
         with pytest.raises(openai.APIError, match="the lane broke"):
             list(chunks)
         assert "".join(filter(None, found)) == "Gr"
-        assert served.answers("talker") == {500: 1}
+        wait_until(lambda: served.answers("talker") == {500: 1})
 
     def test_one_of_several_streams_fails(self, client, talker):
         talker.breaks_at = 3

@@ -30,6 +30,9 @@ def hostile(act: str) -> bytes:
     return guest(f"(if {asked} (then {act})) {PASS} {DONE}", extra=RESET)
 
 
+LOOP = hostile("(loop $l (br $l))")
+
+
 @pytest.fixture(scope="module")
 def engine():
     with SandboxEngine() as engine:
@@ -38,13 +41,13 @@ def engine():
 
 @pytest.fixture
 def stage(engine, request):
-    """A logits stage of a plugin of ours by its name, or of a guest."""
+    """A logits stage of a plugin of ours by its name, or of a guest and the milliseconds that each call may take."""
     if isinstance(request.param, str):
         built = build_plugin(PLUGINS / request.param)
         wasm, spec = built.wasm.read_bytes(), built.spec.stage
     else:
-        wasm = request.param
-        spec = stage_spec(inputs=LOGITS_INPUTS, outputs=LOGITS_OUTPUTS, mode="stream", time_ms=500)
+        wasm, time_ms = request.param
+        spec = stage_spec(inputs=LOGITS_INPUTS, outputs=LOGITS_OUTPUTS, mode="stream", time_ms=time_ms)
     pool = StagePool(engine.compile(wasm, spec, assets=logits_assets(TOKENS, (), [END])), 2)
     yield LogitsStage(pool)
     pool.close()
@@ -111,38 +114,41 @@ def test_banned_strings_do_not_come(stage):
 
 @pytest.mark.parametrize(
     ("stage", "error"),
-    [(hostile("(loop $l (br $l))"), PluginTimeout), (hostile("unreachable"), PluginTrapped)],
+    [((LOOP, 500), PluginTimeout), ((hostile("unreachable"), 500), PluginTrapped)],
     indirect=["stage"],
     ids=["it loops for ever", "it traps"],
 )
-def test_a_hostile_plugin_stalls_its_own_stream_alone(stage, error):
+def test_a_hostile_plugin_ends_its_own_stream_alone(stage, error):
     async def body():
         async with Lanes(logits=stage) as lane:
             bad = asyncio.ensure_future(tokens_of(lane.generate(constrained(1, a=1))))
             for number in range(2, 5):
                 good = lane.generate(request(number, prompt_of(8, number), max_tokens=30))
                 assert await tokens_of(good) == alone(prompt_of(8, number), 30)
-                if error is PluginTimeout and number == 2:
-                    assert not bad.done()  # it has half a second, and the others did not wait for it
             with pytest.raises(error):
                 await bad
 
     run(body())
 
 
-@pytest.mark.parametrize("stage", [hostile("(loop $l (br $l))")], indirect=True)
-def test_a_stream_that_is_left_lets_go_of_its_instance(stage):
+@pytest.mark.parametrize("stage", [(LOOP, 60_000)], indirect=True, ids=["it loops for ever"])
+def test_a_hostile_plugin_stalls_nobody_else_and_lets_go_when_its_stream_is_left(stage):
     async def body():
         async with Lanes(logits=stage) as lane:
-            stream = lane.generate(constrained(1, a=1))
-            await asyncio.sleep(0.05)
-            stream.cancel()
-            assert await tokens_of(lane.generate(request(2, prompt_of(4), max_tokens=5))) == alone(prompt_of(4), 5)
+            stalled = lane.generate(constrained(1, a=1))
+            bad = asyncio.ensure_future(tokens_of(stalled))
+            for number in range(2, 5):
+                good = lane.generate(request(number, prompt_of(8, number), max_tokens=30))
+                assert await tokens_of(good) == alone(prompt_of(8, number), 30)
+            assert not bad.done()
+            stalled.cancel()
+            assert await tokens_of(lane.generate(request(5, prompt_of(4), max_tokens=5))) == alone(prompt_of(4), 5)
+            bad.cancel()
 
     run(body())
 
 
-@pytest.mark.parametrize("stage", [hostile("")], indirect=True)
+@pytest.mark.parametrize("stage", [(hostile(""), 500)], indirect=True, ids=["it passes"])
 def test_logits_that_pass_are_as_they_were(stage):
     async def body():
         async with Lanes(logits=stage) as lane:

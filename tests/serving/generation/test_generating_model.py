@@ -46,8 +46,8 @@ def test_it_serves_text_and_gives_everything_back(serving):
     async def body(host, accepted):
         model = host.models.get(NAME, None)
         with model.hold():
-            prompt = tuple(await model.text.encode("Once upon a time"))
-            chat = await model.text.chat([{"role": "user", "content": "Hello"}])
+            prompt = tuple(await model.text.encode("Once upon a time", inference(8)))
+            chat = await model.text.chat([{"role": "user", "content": "Hello"}], inference(9))
         assert chat[-1] != prompt[-1]
         assert await tokens_of(model.generate(request(1, prompt))) == alone(prompt, 8)
         statistics = model.statistics()
@@ -60,7 +60,12 @@ def test_it_serves_text_and_gives_everything_back(serving):
         metrics.add("sandseal_model", lambda: [({"model": NAME}, model.statistics())])
         metrics.add("sandseal_session", host.host._loader.ledger.session_statistics)
         rendered = metrics.render().decode()
-        for name in ("generation_tokens_first_s_bucket", "generation_sequences_waiting", "generation_kv_bytes"):
+        for name in (
+            "generation_tokens_first_s_bucket",
+            "generation_sequences_waiting",
+            "generation_kv_bytes",
+            "text_calls_total",
+        ):
             assert f"sandseal_model_{name}{{" in rendered
         assert "sandseal_session_slot_bytes{" in rendered
         await host.live.unload(NAME)

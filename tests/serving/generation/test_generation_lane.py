@@ -11,12 +11,7 @@ from sandseal_host.serving.generation.stream import BUFFER
 from sandseal_host.serving.request import BATCH, REALTIME
 from support.decoders import CONTEXT, VOCAB
 from support.generation import Lanes, alone, prompt_of, request, run, sampling, tokens_of
-
-
-async def until(condition) -> None:
-    """Wait for something that happens on the lane's thread."""
-    while not condition():  # noqa: ASYNC110  # another thread's doing
-        await asyncio.sleep(0.001)
+from support.waiting import until
 
 
 def test_a_stream_gives_the_tokens_that_its_prompt_has_alone():

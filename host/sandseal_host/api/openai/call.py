@@ -13,19 +13,16 @@ from sandseal_host.api.openai.form import node_of
 from sandseal_host.api.openai.problems import openai_problem
 from sandseal_host.api.ports import LiveModel
 from sandseal_host.api.request_id import REQUEST_ID, given_id
-from sandseal_host.api.visit import Edge, request_ids
+from sandseal_host.api.visit import Edge
 from sandseal_host.registry.tokens import Scope
-from sandseal_host.serving.request import BATCH, CLASSES, REALTIME, STANDARD, Request
+from sandseal_host.serving.request import BATCH, CLASSES, REALTIME, STANDARD, Request, request_ids
 from sandseal_host.tensors import Tensor
 
 _TIERS = {"priority": REALTIME, "scale": STANDARD, "flex": BATCH}
 _SHOWN = {REALTIME.name: "priority", STANDARD.name: "default", BATCH.name: "flex"}
 _LEVELS = {c.level: c for c in CLASSES.values()}
 # What OpenAI's own service keeps, tells apart or bills by, and nothing here depends on.
-_SHRUGGED = (
-    "user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-    "parallel_tool_calls",
-)  # fmt: skip
+_SHRUGGED = ("user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,25 +116,29 @@ class Call:
         Raises:
             RateLimited: the caller has used it up.
         """
+        if self.caller.grant.pace is not None:
+            self.caller.grant.pace.take(len(inputs))
+        return [self.request(tensors) for tensors in inputs]
+
+    def request(self, inputs: tuple[Tensor, ...] = ()) -> Request:
+        """What serving is asked, not counted yet: who asks, of what class, since when."""
         grant = self.caller.grant
-        if grant.pace is not None:
-            grant.pace.take(len(inputs))
-        return [
-            Request(next(request_ids), tensors, 1, self._class, grant.tenant, self.arrival, math.inf)
-            for tensors in inputs
-        ]
+        return Request(
+            next(request_ids), inputs, 1, self._class, grant.tenant, self.arrival, math.inf, models=grant.models
+        )
 
     def count(self, answer: Answer, came_to: str = "ok") -> Answer:
         """The answer, counted, and with its request's id."""
         caller, ended = self.caller, monotonic()
         prepared = caller.edge.prepared.of(self.model)
-        prepared.meter.count(answer.status, self._class.name, caller.grant.tenant, ended - self.arrival)
+        timings, tenant = self.timings(), caller.grant.tenant
+        prepared.meter.count(answer.status, self._class.name, tenant, ended - self.arrival, timings.get("decode", 0.0))
         if caller.edge.observer is not None:
             caller.edge.observer(
                 account(
                     prepared, caller.headers, "",
                     arrived=self.arrival, asked=self.arrival, ended=ended, status=answer.status, verdict=came_to,
-                    service_class=self._class.name, tenant=caller.grant.tenant, timings=self.timings(),
+                    service_class=self._class.name, tenant=tenant, timings=timings,
                 )
             )  # fmt: skip
         if (given := given_id(caller.headers)) is not None:

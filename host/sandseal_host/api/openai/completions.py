@@ -11,6 +11,7 @@ from sandseal_host.api.ports import Text
 from sandseal_host.serving.generation.request import Piece
 from sandseal_host.serving.generation.sampling import MAX_LOGPROBS
 from sandseal_host.serving.generation.vocabulary import Vocabulary
+from sandseal_host.serving.request import Request
 from sandseal_signing.generation import MAX_TOKEN_ID
 from sandseal_signing.manifest import Manifest
 from sandseal_signing.schema import Node
@@ -39,9 +40,9 @@ class CompletionForm:
         refuse(node, "suffix", "is not supported here")
         refuse(node, "best_of", "is not supported here; ask for n answers", 1)
 
-    async def prompts(self, text: Text) -> Sequence[Sequence[int]]:
+    async def prompts(self, text: Text, request: Request) -> Sequence[Sequence[int]]:
         """The prompts, of which those that are text are made tokens."""
-        return [await text.encode(prompt) if isinstance(prompt, str) else prompt for prompt in self._prompts]
+        return [await text.encode(prompt, request) if isinstance(prompt, str) else prompt for prompt in self._prompts]
 
     def begin(self, index: int) -> Choice | None:
         """Nothing."""

@@ -8,6 +8,7 @@ from sandseal_host.api.generation_options import Options
 from sandseal_host.api.ports import Text
 from sandseal_host.serving.generation.request import Piece
 from sandseal_host.serving.generation.vocabulary import Vocabulary
+from sandseal_host.serving.request import Request
 from sandseal_signing.schema import Node
 
 MAX_CHOICES = 128  # answers to one request
@@ -26,8 +27,12 @@ class Form(Protocol):
     """What a piece of one is called."""
     options: Options
 
-    async def prompts(self, text: Text) -> Sequence[Sequence[int]]:
-        """The prompts in tokens.
+    async def prompts(self, text: Text, request: Request) -> Sequence[Sequence[int]]:
+        """The prompts in tokens; `options` are complete then.
+
+        Args:
+            text: the model's.
+            request: says who asks, and how urgently.
 
         Raises:
             HostError: there is none that the model takes.

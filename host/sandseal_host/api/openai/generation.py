@@ -59,7 +59,7 @@ class Generation:
         with call.model.hold():
             text = call.model.text
             self._vocabulary = text.vocabulary
-            prompts = [tuple(prompt) for prompt in await self._form.prompts(text)]
+            prompts = [tuple(prompt) for prompt in await self._form.prompts(text, call.request())]
             if len(prompts) * self._each > MAX_CHOICES:
                 raise OptionInvalid(
                     f"{len(prompts)} prompts with {self._each} answers each, over {MAX_CHOICES} answers",

@@ -15,6 +15,7 @@ from sandseal_host.sandbox.text.tokens import byte_decoder
 
 _MAX_TEXT = 500  # characters of the library's own message
 _CUT = "\ufdd0"  # of Unicode's noncharacters, which are no text
+_ALWAYS = {"add_generation_prompt": True, "tools": None, "documents": None}  # as transformers has it
 MAX_TOKENS = 1 << 22
 
 
@@ -95,13 +96,13 @@ class Texts:
         if self._template is None:
             raise UnsupportedRequest("this model has no chat template", hint="give it a plain prompt")
         given = self._cut({**options, "messages": messages})
-        text = self._template.render({"add_generation_prompt": True, **self._names, **given})
+        text = self._template.render({**_ALWAYS, **self._names, **given})
         return [token for part in text.split(_CUT) for token in self.encode(part)]
 
     def _cut(self, value: Any) -> Any:
         """The same, with a mark in each name of a special token, where the text is taken apart after the template."""
         if isinstance(value, dict):
-            return {name: self._cut(each) for name, each in value.items()}
+            return {self._cut(name): self._cut(each) for name, each in value.items()}
         if isinstance(value, list):
             return [self._cut(each) for each in value]
         if isinstance(value, str):

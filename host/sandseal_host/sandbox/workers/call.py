@@ -126,11 +126,15 @@ class Stay:
 
     Args:
         number: tells streams apart.
+        tenant: whose stream it is.
         worker: the process; None before its first call.
+        nbytes: of the instance's memory, as far as is known.
     """
 
     number: int
+    tenant: str
     worker: "WorkerProcess | None" = None
+    nbytes: int = 0
 
 
 @dataclass(eq=False, slots=True)

@@ -1,22 +1,24 @@
 """Handing calls to workers and taking their answers.
 
 A worker is handed a call as soon as it has room, the least busy one first, and several calls at once where they are
-short. It answers in the order in which it was handed them, so the first that it has is the one that it runs.
+short: the most urgent first, be it the queue's or that of a stream whose instance the worker has. It answers in the
+order in which it was handed them, so the first that it has is the one that it runs.
 """
 
 import asyncio
+import heapq
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 from sandseal_host.errors import PluginLost, PluginTimeout, QueueFull
+from sandseal_host.sandbox.stream_seats import MAX_STREAMS, share_taken, tenant_share
 from sandseal_host.sandbox.workers.call import Call, Stage, Stay
 from sandseal_host.sandbox.workers.process import WorkerProcess
 from sandseal_host.sandbox.workers.protocol import (
-    MAX_STREAMS,
     Answer,
     BrokenMessage,
     Kind,
@@ -48,10 +50,13 @@ class Dispatcher:
         queue: where calls come from, and go back to when a worker is lost.
         stages: by number.
         on_change: called when there are more or fewer workers that are ready.
+        stream_bytes: of a worker's memory, from which on it takes no more streams.
     """
 
-    def __init__(self, queue: CallQueue, stages: Mapping[int, Stage], on_change: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(
+        self, queue: CallQueue, stages: Mapping[int, Stage], on_change: Callable[[], None], stream_bytes: int
+    ) -> None:
+        self._loop, self._stream_bytes = asyncio.get_running_loop(), stream_bytes
         self._queue, self._stages, self._on_change = queue, stages, on_change
         self._watching: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,13 +84,10 @@ class Dispatcher:
 
     def dispatch(self) -> None:
         """Hand over what there is room for."""
-        for ready in self.ready.copy():
-            while ready.waiting and ready.free:
-                self._hand_over(ready, ready.waiting.popleft())
         handed: dict[WorkerProcess, list[Call]] = {}
-        while len(self._queue) and (worker := self._least_busy()):
-            call = self._queue.pop()
-            if call is not None and self._write(worker, call):
+        while worker := self._least_busy():
+            call = self._next(worker)
+            if call is not None and not call.answer.done() and self._write(worker, call):
                 handed.setdefault(worker, []).append(call)
         for worker, calls in handed.items():
             self._hand(worker, calls)
@@ -94,22 +96,27 @@ class Dispatcher:
         """Choose the worker of a stream, the one with the fewest.
 
         Raises:
-            QueueFull: there is none that could take one more.
+            QueueFull: there is none that could take one more, or the tenant has its part of all that there may be.
         """
-        worker = min(self.ready, key=attrgetter("streams"), default=None)
-        if worker is None or worker.streams >= MAX_STREAMS:
-            raise QueueFull(f"no sandbox worker has room for a stream of plugin {stage.label!r}", plugin=stage.label)
-        worker.streams += 1
-        stay.worker = worker
+        plugin, workers = stage.label, len(self.ready)
+        own = [
+            other.nbytes for worker in self.ready for other in worker.streams.values() if other.tenant == stay.tenant
+        ]
+        roomy = [worker for worker in self.ready if self._has_room(worker)]
+        if not roomy:
+            raise QueueFull(f"no sandbox worker has room for a stream of plugin {plugin!r}", plugin=plugin)
+        if len(own) >= tenant_share(MAX_STREAMS * workers) or sum(own) >= tenant_share(self._stream_bytes * workers):
+            raise share_taken(len(own), plugin)
+        stay.worker = min(roomy, key=lambda worker: len(worker.streams))
+        stay.worker.streams[stay.number] = stay
 
     def send(self, call: Call, worker: WorkerProcess) -> None:
-        """Hand a call to the worker that its stream's instance lives in, as soon as that has a slot."""
+        """Let a call wait for the worker that its stream's instance lives in."""
         if worker.lost.done():
             self._try_again(call)
-        elif worker.free:
-            self._hand_over(worker, call)
         else:
-            worker.waiting.append(call)
+            heapq.heappush(worker.waiting, call)
+            self.dispatch()
 
     def load(self, worker: WorkerProcess, stage: Stage) -> None:
         """Give a worker a plugin."""
@@ -134,15 +141,24 @@ class Dispatcher:
         if worker not in self.ready:
             self._lose(worker, f"was not ready after {start_s:g} s")
 
+    def _has_room(self, worker: WorkerProcess) -> bool:
+        """Whether a worker can take one more stream, and keep half of its memory for calls that are no stream's."""
+        held = sum(stay.nbytes for stay in worker.streams.values())
+        return len(worker.streams) < MAX_STREAMS and held < self._stream_bytes
+
     def _least_busy(self) -> WorkerProcess | None:
-        now = time.monotonic()
-        roomy = [(worker.busy_s(now), worker) for worker in self.ready if worker.free]
+        """The worker that should be handed something next, if there is anything that it could be."""
+        now, queued = time.monotonic(), len(self._queue) > 0
+        roomy = [(worker.busy_s(now), worker) for worker in self.ready if worker.free and (queued or worker.waiting)]
         busy_s, worker = min(roomy, key=itemgetter(0), default=(AHEAD_S, None))
         return worker if busy_s < AHEAD_S else None
 
-    def _hand_over(self, worker: WorkerProcess, call: Call) -> None:
-        if not call.answer.done() and self._write(worker, call):
-            self._hand(worker, [call])
+    def _next(self, worker: WorkerProcess) -> Call | None:
+        """The most urgent call that a worker could be handed."""
+        first = self._queue.first()
+        if worker.waiting and (first is None or worker.waiting[0] < first):
+            return heapq.heappop(worker.waiting)
+        return self._queue.pop()
 
     def _write(self, worker: WorkerProcess, call: Call) -> bool:
         """Put a call's data where the worker finds it; whether that is done, or goes on."""
@@ -231,6 +247,8 @@ class Dispatcher:
         now = time.monotonic()
         if not call.trial:
             call.stage.count(answer, now - worker.since)
+        if call.stay is not None:
+            call.stay.nbytes = min(answer.memory_bytes, call.stage.memory_limit)
         worker.handed.popleft()
         worker.since, worker.allowance_s = now, 0.0
         self.done += 1

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 
 from sandseal_host.sandbox.children import bury_child, kill_child, start_child
-from sandseal_host.sandbox.workers.call import Call
+from sandseal_host.sandbox.workers.call import Call, Stay
 from sandseal_host.sandbox.workers.protocol import MAX_MESSAGE, Answer, Kind, pack_end, pack_number
 from sandseal_host.sandbox.workers.region import Region, offsets
 
@@ -38,8 +38,8 @@ class WorkerProcess:
         self.writing: list[Call] = []  # calls whose data it does not have in full
         self.free = list(range(SLOTS))
         self.known: set[int] = set()
-        self.streams = 0  # whose instances it has
-        self.waiting: deque[Call] = deque()  # calls of these, without a slot
+        self.streams: dict[int, Stay] = {}  # whose instances it has
+        self.waiting: list[Call] = []  # calls of these that are not handed over; a heap
         self.since = self.allowance_s = 0.0  # when the first call's time began, and what it gets beyond its limit
         self.lines = 0  # logged since somebody looked
         self.lost: asyncio.Future[str]
@@ -102,7 +102,7 @@ class WorkerProcess:
 
     def end(self, stream: int) -> None:
         """Let a stream's instance go."""
-        self.streams -= 1
+        self.streams.pop(stream, None)
         with suppress(OSError):  # then it is gone, or will be
             self._channel.send(pack_end(stream))
 

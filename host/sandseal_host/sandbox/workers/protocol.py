@@ -19,7 +19,6 @@ from sandseal_signing.schema import Node, parse_json
 
 MAX_MESSAGE = 64 << 10  # bytes
 MAX_TENSORS = 512  # in or out; their descriptions fit into a message
-MAX_STREAMS = 64  # whose instances a worker has at once
 _MAX_TEXT = 8_192  # characters of an error's message or hint
 # What a worker may answer a call with; another error would be one that no call can have.
 _ERRORS = (PluginError, InputRefused, RequestInvalid, QueueFull, ClientGone)

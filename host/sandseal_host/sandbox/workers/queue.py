@@ -21,6 +21,10 @@ class CallQueue:
     def __len__(self) -> int:
         return len(self._heap)
 
+    def first(self) -> Call | None:
+        """The most urgent call; it goes on waiting."""
+        return self._heap[0] if self._heap else None
+
     def admit(self, call: Call) -> None:
         """Let a new call wait, until its deadline.
 

@@ -44,9 +44,15 @@ class WorkerStage:
         """
         return await self._workers.run(self._stage, inputs, parameters, urgency, deadline)
 
-    def stream(self, parameters: bytes, urgency: float) -> WorkerStream:
-        """An instance for one stream, in one of the workers; see `WorkerStream`."""
-        return WorkerStream(self._workers, self._stage, parameters, urgency)
+    def stream(self, parameters: bytes, target_s: float, tenant: str) -> WorkerStream:
+        """An instance for one stream, in one of the workers; see `WorkerStream`.
+
+        Args:
+            parameters: the request's, UTF-8 JSON; the same for all calls.
+            target_s: seconds from a call's arrival to its virtual deadline.
+            tenant: whose stream it is; none has more than three quarters of all.
+        """
+        return WorkerStream(self._workers, self._stage, parameters, target_s, tenant)
 
     def plugin_statistics(self) -> PluginStatistics:
         """Counts since it was made."""

@@ -12,17 +12,16 @@ class WorkerStream(Stream):
     Args:
         workers: shared with others.
         stage: what is called.
-        parameters: the request's, UTF-8 JSON; the same for all calls.
-        urgency: as for `WorkerStage.apply`.
+        parameters, target_s, tenant: see `WorkerStage.stream`.
     """
 
-    def __init__(self, workers: Workers, stage: Stage, parameters: bytes, urgency: float) -> None:
-        super().__init__(f"this stream of plugin {stage.label!r}")
-        self._workers, self._stage, self._parameters, self._urgency = workers, stage, parameters, urgency
-        self._stay = workers.new_stay()
+    def __init__(self, workers: Workers, stage: Stage, parameters: bytes, target_s: float, tenant: str) -> None:
+        super().__init__(f"this stream of plugin {stage.label!r}", target_s)
+        self._workers, self._stage, self._parameters = workers, stage, parameters
+        self._stay = workers.new_stay(tenant)
 
-    async def _call(self, inputs: tuple[Tensor, ...], flags: int) -> tuple[Tensor, ...]:
-        return await self._workers.run_stream(self._stage, self._stay, inputs, self._parameters, self._urgency, flags)
+    async def _call(self, inputs: tuple[Tensor, ...], urgency: float, flags: int) -> tuple[Tensor, ...]:
+        return await self._workers.run_stream(self._stage, self._stay, inputs, self._parameters, urgency, flags)
 
     def close(self) -> None:
         """Let the instance go; what runs is ended."""

@@ -20,10 +20,10 @@ from sandseal_host.sandbox.engine import SandboxEngine
 from sandseal_host.sandbox.instance import Instance
 from sandseal_host.sandbox.plugin import Plugin
 from sandseal_host.sandbox.statistics import InstanceUsage
+from sandseal_host.sandbox.stream_seats import MAX_STREAMS
 from sandseal_host.sandbox.workers.plugin import WorkerPlugin
 from sandseal_host.sandbox.workers.protocol import (
     MAX_MESSAGE,
-    MAX_STREAMS,
     Answer,
     Described,
     Kind,

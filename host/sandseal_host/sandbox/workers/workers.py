@@ -69,7 +69,7 @@ class Workers:
         self.working = self._closed = False
         self._loop = asyncio.get_running_loop()
         self._queue = CallQueue()
-        self._dispatcher = Dispatcher(self._queue, self._stages, self._note)
+        self._dispatcher = Dispatcher(self._queue, self._stages, self._note, max(0, memory_mib - OWN_MIB) << 19)
         self._keeper: WorkerKeeper | None = None
 
     async def start(self) -> None:
@@ -150,9 +150,9 @@ class Workers:
             )
         )  # fmt: skip
 
-    def new_stay(self) -> Stay:
-        """For a new stream, which has no instance yet."""
-        return Stay(next(self._numbers))
+    def new_stay(self, tenant: str) -> Stay:
+        """For a new stream of a tenant, which has no instance yet."""
+        return Stay(next(self._numbers), tenant)
 
     def statistics(self) -> WorkerStatistics:
         """The counts at this moment."""

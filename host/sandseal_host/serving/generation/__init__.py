@@ -5,5 +5,6 @@ engine      does what is planned: copies between slots, runs, the choice of toke
 scheduler   who has a slot, and what runs next; pure. seats: who is where; pace: what the less urgent may have
 request     what is asked and what streams yield; sequence: what changes about it; writer, stream: its way out
 prefixes    prompts that others may begin with
-sampling, detokeniser, stops, vocabulary, constraint, text      tokens from logits, text from tokens, and back
+sampling, drawing, detokeniser, stops, vocabulary, constraint, text      tokens from logits, text from tokens, and back
+tool_calls  calls of functions in answers
 """

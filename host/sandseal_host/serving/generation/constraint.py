@@ -13,6 +13,8 @@ from sandseal_host.serving.generation.request import GenerationRequest
 from sandseal_host.tensors import Tensor
 from sandseal_signing.tensor import DataType
 
+_GAP = 0.1  # of a class's target, within which a stream's next token should come
+
 
 class StageStream(Protocol):
     """A stage's instance for one stream (sandbox's `PluginStream`, `WorkerStream`); lives on the event loop."""
@@ -29,8 +31,8 @@ class StageStream(Protocol):
 class StreamRunner(Protocol):
     """What makes such instances (sandbox's `StagePool`, `WorkerStage`)."""
 
-    def stream(self, parameters: bytes, urgency: float) -> StageStream:
-        """One for a stream with these parameters."""
+    def stream(self, parameters: bytes, target_s: float, tenant: str) -> StageStream:
+        """One for a tenant's stream with these parameters, whose calls should be answered within so many seconds."""
         ...
 
 
@@ -46,7 +48,8 @@ class LogitsStage:
 
     def constrain(self, request: GenerationRequest, answer: Callable[[Logits | HostError], None]) -> "StreamConstraint":
         """What looks at one request's logits; see `LogitsRunner`."""
-        return StreamConstraint(self._runner.stream(request.constraints, request.arrival), answer)
+        target_s = request.service_class.target_s * _GAP
+        return StreamConstraint(self._runner.stream(request.constraints, target_s, request.tenant), answer)
 
 
 class StreamConstraint:

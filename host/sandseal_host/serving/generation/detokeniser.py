@@ -1,6 +1,7 @@
 """An answer's text, out of its tokens as they come."""
 
 import codecs
+from collections.abc import Collection
 
 from sandseal_host.serving.generation.stops import StopStrings
 from sandseal_host.serving.generation.vocabulary import Vocabulary
@@ -14,10 +15,11 @@ class Detokeniser:
     Args:
         vocabulary: the model's.
         stops: end the answer; neither they nor what follows is part of it.
+        shown: special tokens that are text here.
     """
 
-    def __init__(self, vocabulary: Vocabulary, stops: StopStrings | None = None) -> None:
-        self._vocabulary, self._stops = vocabulary, stops
+    def __init__(self, vocabulary: Vocabulary, stops: StopStrings | None = None, shown: Collection[int] = ()) -> None:
+        self._vocabulary, self._stops, self._shown = vocabulary, stops, shown
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held, self._state = "", 0
         self.stopped = False
@@ -25,7 +27,7 @@ class Detokeniser:
 
     def push(self, token: int) -> str:
         """Take a token; the text that can be sent now."""
-        if self.stopped or self._vocabulary.is_special(token):
+        if self.stopped or (self._vocabulary.is_special(token) and token not in self._shown):
             return ""
         return self._released(self._decoder.decode(self._vocabulary.bytes_of(token)))
 

@@ -1,10 +1,11 @@
 """Does what the scheduler plans: copies between slots, runs of the decoder, and the choice of each next token."""
 
 from collections.abc import Callable
+from copy import copy
 from threading import Lock
 from time import monotonic, time
 
-from sandseal_host.errors import HostError
+from sandseal_host.errors import HostError, ModelFailed
 from sandseal_host.serving.generation.meter import Meter
 from sandseal_host.serving.generation.ports import DecoderRunner, Logits
 from sandseal_host.serving.generation.prefixes import PrefixCache
@@ -16,6 +17,8 @@ from sandseal_host.serving.generation.settings import GenerationSettings
 from sandseal_host.serving.generation.writer import Delivery, Writer
 from sandseal_host.serving.tally import Tally
 from sandseal_host.serving.ticket import ENDED, TicketState
+
+_LOOK_S = 1.0  # between two looks at whether others need memory
 
 
 class Engine:
@@ -40,7 +43,7 @@ class Engine:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._decoder, self._scheduler, self._lock, self._clock = decoder, scheduler, lock, clock
-        self._spare = spare
+        self._spare, self._look_at = spare, float("-inf")
         self._slots, self._host_bytes = settings.slots, settings.host_bytes
         self._position_bytes = decoder.slot_bytes // decoder.context
         self.sampler = Sampler(decoder.vocab)
@@ -52,8 +55,15 @@ class Engine:
 
     def execute(self, step: Step) -> None:
         """Do a step."""
+        began = self._clock()
         for action in step.actions:
             self._copy(action)
+        if step.actions:
+            with self._lock:
+                self._scheduler.copied(step.actions, self._clock() - began)
+        if self._clock() >= self._look_at:
+            self._look_at = self._clock() + _LOOK_S
+            self._relieve()
         run = step.run
         if run is None:
             return
@@ -118,14 +128,33 @@ class Engine:
         rows = run.rows
         try:
             logits = self._decoder.decode([s.tokens[-1] for s in rows], [s.length for s in rows])
-        except HostError as error:
-            for sequence in rows:  # whose ids were checked: it is the device that failed
-                self.fail(sequence, error)
+        except ModelFailed as error:
+            if len(rows) == 1:
+                self.fail(rows[0], error)
+            else:
+                self._decode_alone(rows)
+            return
+        except HostError as error:  # what no row can be the cause of
+            for sequence in rows:
+                self.fail(sequence, copy(error))
             return
         going = [i for i, sequence in enumerate(rows) if not sequence.held]
         for i in going:
             rows[i].length += 1
         self._look([rows[i] for i in going], logits if len(going) == len(rows) else logits[going])
+
+    def _decode_alone(self, rows: tuple[Sequence, ...]) -> None:
+        """Run the rows of a decode that failed again, each by itself and once, so that one which cannot fails alone."""
+        for slot, sequence in enumerate(rows):
+            if sequence.held:
+                continue
+            try:
+                logits = self._decoder.prefill(slot, sequence.tokens[-1:], sequence.length)
+            except HostError as error:
+                self.fail(sequence, error)
+            else:
+                sequence.length += 1
+                self._look([sequence], logits[None])
 
     def _look(self, sequences: list[Sequence], logits: Logits) -> None:
         """Choose where nothing else looks at the logits; the others are held until it has."""
@@ -192,8 +221,7 @@ class Engine:
         if self._fits(sequence.length):
             sequence.kv = self._decoder.save(slot, sequence.length)
         else:
-            sequence.length = 0
-            self.meter.recomputed += 1
+            self._forget(sequence)
 
     def _keep_prompt(self, sequence: Sequence) -> None:
         """Keep a prompt that was run for the first time, for those that begin like it."""
@@ -202,6 +230,26 @@ class Engine:
             return
         if self._fits(len(prompt)):
             self.prefixes.add(sequence.tenant, prompt, self._decoder.save(self._slots, len(prompt)))
+
+    def _relieve(self) -> None:
+        """Give back what others have come to need of the host's memory: prompts first, then what can be run again."""
+        lacking = -self._spare()
+        if lacking <= 0:
+            return
+        kept = self.prefixes.nbytes
+        self.prefixes.shrink(max(0, int(kept - lacking)))
+        lacking -= kept - self.prefixes.nbytes
+        with self._lock:
+            paused = [sequence for sequence in self._scheduler.all() if sequence.kv is not None]
+        for sequence in sorted(paused, key=lambda each: (-each.level, -each.virtual_deadline)):
+            if lacking > 0 and sequence.kv is not None:
+                lacking -= sequence.kv.nbytes
+                self._forget(sequence)
+
+    def _forget(self, sequence: Sequence) -> None:
+        """Let a paused sequence be run again from its first token."""
+        sequence.kv, sequence.length = None, 0
+        self.meter.recomputed += 1
 
     def _fits(self, length: int) -> bool:
         """Whether so many positions more may be kept; prompts that were kept give way."""

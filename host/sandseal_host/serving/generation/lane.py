@@ -124,7 +124,8 @@ class GenerationLane:
         request = replace(request, max_tokens=most)
         sequence = Sequence(request)
         stream = Stream(len(request.prompt), partial(self._read, sequence), partial(self._ended, sequence, on_end))
-        sequence.answer = writer = Writer(request, stream, Detokeniser(self._vocabulary, stops), row)
+        detokeniser = Detokeniser(self._vocabulary, stops, request.shown)
+        sequence.answer = writer = Writer(request, stream, detokeniser, row)
         if self._logits is not None:
             writer.constraint = self._logits.constrain(request, partial(self._answered, sequence))
         try:

@@ -19,6 +19,7 @@ class GenerationRequest:
         service_class, tenant, arrival, deadline: as a `Request` has them; the deadline also ends a stream that runs.
         stop: texts that end the answer, which has none of them.
         stop_ids: tokens that end it, likewise.
+        shown: special tokens that are part of its text all the same.
         constraints: for logits plugins, UTF-8 JSON.
     """
 
@@ -32,6 +33,7 @@ class GenerationRequest:
     deadline: float = float("inf")
     stop: tuple[str, ...] = ()
     stop_ids: frozenset[int] = frozenset()
+    shown: frozenset[int] = frozenset()
     constraints: bytes = b"{}"
 
     @property

@@ -24,3 +24,7 @@ class Vocabulary:
     def is_special(self, token: int) -> bool:
         """Whether it is no part of an answer's text."""
         return token in self._special
+
+    def special_called(self, names: Collection[str]) -> frozenset[int]:
+        """The special tokens of these names."""
+        return frozenset(token for token in self._special if self.bytes_of(token).decode("utf-8", "replace") in names)
