@@ -31,6 +31,7 @@ from sandseal_host.observe.observers import Observers
 from sandseal_host.observe.request_metrics import RequestMetrics
 from sandseal_host.observe.tail import SteadyTail
 from sandseal_host.observe.triton import TritonModel, triton_text
+from sandseal_host.private_cache import PrivateCache
 from sandseal_host.registry.blobs import BlobStore
 from sandseal_host.registry.catalog import Catalog
 from sandseal_host.registry.keyring import Keyring
@@ -45,7 +46,7 @@ from sandseal_host.registry.rotation import open_log
 from sandseal_host.registry.scrub import Scrub
 from sandseal_host.registry.tokens import Tokens
 from sandseal_host.registry.trust import Trust
-from sandseal_host.sandbox.code_cache import CodeCache
+from sandseal_host.runtime.saved_graphs import SavedGraphs
 from sandseal_host.sandbox.compiler import CompileLimits, Compiler
 from sandseal_host.sandbox.workers.workers import Workers
 from sandseal_host.serving.live import LiveModels
@@ -170,14 +171,19 @@ class Host:
     def _open_workers(self, opened: ExitStack) -> None:
         """Open what builds models, what looks into bundles, and what reads stored files again."""
         settings = self._settings
-        self._code = CodeCache(
-            settings.data / "code", settings.data / "keys" / "code.key", settings.code_cache_mib << 20
+        keys = settings.data / "keys"
+        self._code = PrivateCache(
+            settings.data / "code", keys / "code.key", settings.code_cache_mib << 20, "compiled plugins"
+        )
+        self._graphs = PrivateCache(
+            settings.data / "graphs", keys / "graphs.key", settings.graph_cache_mib << 20, "optimised graphs"
         )
         compiler = Compiler(self._code, _compile_limits(settings))
         self._workers = _workers(settings, self._note_workers)
         if self._workers is not None:
             opened.callback(self._workers.close)
-        self._loader = Loader(settings, compiler=compiler, workers=self._workers, rules=self._rules)
+        saved = SavedGraphs(self._graphs) if settings.graph_cache_mib else None
+        self._loader = Loader(settings, compiler=compiler, workers=self._workers, rules=self._rules, saved=saved)
         opened.callback(self._loader.close)
         self._vetting = Vetting(settings)
         opened.callback(self._vetting.close)
@@ -258,6 +264,7 @@ class Host:
         metrics.add("sandseal_loads", lambda: [({}, self._models.statistics())])
         metrics.add("sandseal_offers", lambda: [({}, self._offers.statistics())])
         metrics.add("sandseal_code", lambda: [({}, self._code.statistics())])
+        metrics.add("sandseal_graphs", lambda: [({}, self._graphs.statistics())])
         metrics.add("sandseal_vetting", lambda: [({}, self._vetting.statistics())])
         metrics.add("sandseal_scrub", lambda: [({}, self._scrub.statistics())])
         metrics.add("sandseal_blob", self._blob_checks)

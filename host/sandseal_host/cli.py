@@ -103,7 +103,10 @@ def tune(
     profile: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="What `sandseal record` wrote.")],
     goal: Annotated[str, typer.Option(help="latency or throughput.")] = "latency",
     device: Annotated[str, typer.Option(help="cpu, or a device such as cuda:0; nothing else should use it.")] = "cpu",
-    seconds: Annotated[float, typer.Option(help="For each of the settings that are tried.")] = 6.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=3600, help="For each of the settings that are tried.")] = 6.0,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Try every combination, not one setting after the other.")
+    ] = False,
     output: Annotated[Path, typer.Option("--out", "-o", help="The serving file to write.")] = Path("serving.toml"),
 ) -> None:
     """Replay a model's recorded arrivals with other settings, and write those that serve them best."""
@@ -127,7 +130,15 @@ def tune(
         named = zip((*Candidate.COLUMNS, *Outcome.COLUMNS), (*candidate.cells(), *outcome.cells()), strict=True)
         note(", ".join(f"{name} {value}" for name, value in named))
 
-    tuned = tune_model(opened, arrivals, Device.parse(device), Goal(goal), seconds=seconds, progress=progress)
+    tuned = tune_model(
+        opened,
+        arrivals,
+        Device.parse(device),
+        Goal(goal),
+        seconds=seconds,
+        progress=progress,
+        exhaustive=exhaustive,
+    )
     write_settings(output, opened, tuned.best[0], Goal(goal))
     rows = [[*c.cells(), *outcome.cells(), "*" * (c == tuned.best[0])] for c, outcome in tuned.trials]
     table(f"best for {goal}: *", [*Candidate.COLUMNS, *Outcome.COLUMNS, ""], rows)

@@ -16,14 +16,16 @@ SandsealError (sandseal_signing)
     │   ├── OfferIncomplete         blobs are still missing
     │   ├── InputRefused            a plugin looked at the input and said why not
     │   ├── PrecisionUnavailable    the model is served in a coarser one than was asked for
+    │   ├── SequenceLost            its model was unloaded, and its state with it
     │   ├── DeadlineExpired
     │   └── ClientGone              nobody is left to answer
     ├── Busy                        the caller, later: see `retry_after`
     │   ├── QueueFull
     │   ├── DeadlineImpossible
-    │   ├── SequencesFull           as many sequences are open as may
+    │   ├── SequencesFull           as many sequences are open as may, or their states are as large
     │   ├── NotReady
-    │   │   └── Evicted             it gave its memory to another model
+    │   │   ├── Evicted             it gave its memory to another model
+    │   │   └── MemberUnavailable   a model that a pipeline needs does not serve
     │   ├── RateLimited
     │   ├── CircuitOpen             a plugin failed too often lately
     │   └── ShuttingDown
@@ -152,6 +154,13 @@ class PrecisionUnavailable(ClientError):
     hint = "ask for less with sandseal.min_precision, or have the operator raise `precision` in the serving file"
 
 
+class SequenceLost(ClientError):
+    """The model was unloaded while the request's sequence was open, and the sequence's state went with it."""
+
+    code = "sequence_lost"
+    hint = "begin the sequence anew, with sequence_start, and send again what its state was made of"
+
+
 class DeadlineExpired(ClientError):
     """The request's time ran out while it waited."""
 
@@ -181,7 +190,7 @@ class QueueFull(Busy):
 
 
 class SequencesFull(Busy):
-    """As many sequences of the model are open as may."""
+    """As many sequences of the model are open as may, or their states are as large as they may be together."""
 
     code = "sequences_full"
     hint = "end sequences that are over with sequence_end, or ask the operator to raise SANDSEAL_MAX_SEQUENCES"
@@ -205,7 +214,17 @@ class Evicted(NotReady):
     """The model was idle, and was unloaded because another one needed its memory."""
 
     code = "evicted"
-    hint = "it comes back when there is room; an operator may load it now, or give the host more memory"
+    hint = (
+        "it comes back when there is room, without the states of its sequences; an operator may load it now, "
+        "or give the host more memory"
+    )
+
+
+class MemberUnavailable(NotReady):
+    """A pipeline needs a model that does not serve, or that is not the one it is signed for."""
+
+    code = "member_unavailable"
+    hint = "ask the operator to load the model named, or one that fits, and wait for GET /v2/models/{model}/ready"
 
 
 class RateLimited(Busy):

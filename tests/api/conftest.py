@@ -5,9 +5,11 @@ import pytest
 from api.double import HostDouble, ModelsDouble, identity, mlp, pair
 from api.web import Web
 from sandseal_host.api.settings import ApiSettings
+from sandseal_host.observe.observers import Observers
+from sandseal_host.settings import Settings
 
 
-def standard_host(settings: ApiSettings | None = None) -> HostDouble:
+def standard_host(settings: ApiSettings | None = None, observers: Observers | None = None) -> HostDouble:
     """A host with a model of every kind."""
     models = [
         identity("identity", "FP32", "batch", 16),
@@ -24,7 +26,7 @@ def standard_host(settings: ApiSettings | None = None) -> HostDouble:
         pair(),
         mlp(),
     ]
-    return HostDouble(ModelsDouble(*models), settings or ApiSettings())
+    return HostDouble(ModelsDouble(*models), settings or ApiSettings(), observers or Observers(Settings()))
 
 
 @pytest.fixture

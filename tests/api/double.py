@@ -2,11 +2,12 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -100,7 +101,7 @@ class ModelDouble:
                 raise
         return Response(self.run(request), {"queue": 0.001, "run": 0.002}, self.skipped)
 
-    def impediment(self) -> Busy | None:
+    def impediment(self, models: str = "*") -> Busy | None:
         return self.trouble
 
     def explain(self) -> Explanation:
@@ -369,9 +370,10 @@ class ReceiptsDouble:
     def write(
         self, bundle_id: str, request: bytes | memoryview, response: bytes, *,
         service_class: str, nonce: str, skipped: Collection[str] = (),
+        members: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:  # fmt: skip
         digests = [hashlib.sha256(body).hexdigest() for body in (request, response)]
-        return " ".join((bundle_id, *digests, service_class, nonce, *skipped)).encode()
+        return " ".join((bundle_id, *digests, service_class, nonce, *skipped, *members.values())).encode()
 
 
 _THEN = datetime(2026, 1, 2, tzinfo=UTC)

@@ -34,7 +34,7 @@ class Listening:
     def __exit__(self, *_: object) -> None:
         self.run(self._end)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(20)
+        self._thread.join(60)
         self._loop.close()
 
     def run(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -43,7 +43,7 @@ class Listening:
         async def wrapped() -> T:
             return await work()
 
-        return asyncio.run_coroutine_threadsafe(wrapped(), self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(wrapped(), self._loop).result(60)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call something on the server's loop."""

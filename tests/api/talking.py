@@ -11,7 +11,9 @@ from sandseal_host.serving.generation.request import GenerationRequest, Piece, S
 from sandseal_host.serving.generation.sampling import TokenLogprob
 from sandseal_host.serving.generation.stops import StopStrings
 from sandseal_host.serving.generation.stream import BUFFER, Stream
+from sandseal_host.serving.generation.tool_calls import CallForm
 from sandseal_host.serving.generation.vocabulary import Vocabulary
+from sandseal_host.serving.request import Request
 from sandseal_signing.generation import GenerationSpec
 from sandseal_signing.manifest import TEXT_INPUT, TEXT_OUTPUT, Manifest, ModelSpec
 from sandseal_signing.stage import LOGITS_INPUTS, LOGITS_OUTPUTS, StageSpec
@@ -20,18 +22,28 @@ VOCABULARY = Vocabulary([bytes([i]) for i in range(256)], special=[0])
 
 
 class BytesText:
-    """Text whose tokens are its bytes; a chat is its messages' contents, one after another."""
+    """Text whose tokens are its bytes; a chat is its messages' contents, one after another.
+
+    `asked` has what the template was given.
+    """
 
     vocabulary = VOCABULARY
 
-    async def encode(self, text: str) -> Sequence[int]:
+    def __init__(self, calls: CallForm | None = None) -> None:
+        self.calls = calls
+        self.asked: list[dict[str, Any]] = []
+
+    async def encode(self, text: str, request: Request) -> Sequence[int]:
         await asyncio.sleep(0)
         return text.encode()
 
-    async def chat(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[int]:
-        if messages[-1]["role"] != "user":
+    async def chat(
+        self, messages: Sequence[Mapping[str, Any]], request: Request, *, opening: str = "", **options: Any
+    ) -> Sequence[int]:
+        self.asked.append({"messages": messages, "opening": opening, **options})
+        if messages[-1]["role"] not in ("user", "tool"):
             raise RequestInvalid("the template wants a user's message last")
-        return await self.encode("|".join(str(message["content"]) for message in messages))
+        return await self.encode("|".join(str(message["content"]) for message in messages), request)
 
 
 class Talker(ModelDouble):
@@ -41,12 +53,16 @@ class Talker(ModelDouble):
     is said `for_ever` is said as fast as it is read.
     """
 
-    def __init__(self, name: str = "talker", *, logits: bool = False, **generation: Any) -> None:
-        spec = GenerationSpec("tokenizer.json", 64, **{"stop_ids": (0,), "chat_template": "chat.jinja", **generation})
+    def __init__(
+        self, name: str = "talker", *, logits: bool = False, calls: CallForm | None = None, **generation: Any
+    ) -> None:
+        defaults = {"context": 64, "stop_ids": (0,), "chat_template": "chat.jinja"}
+        spec = GenerationSpec("tokenizer.json", **{**defaults, **generation})
         model = ModelSpec("decoder.onnx", (TEXT_INPUT,), (TEXT_OUTPUT,))
         stage = StageSpec("plugin.wasm", "constrain", LOGITS_INPUTS, LOGITS_OUTPUTS) if logits else None
         super().__init__(Manifest(name, 1, model, generation=spec, logits=stage), lambda _: ())
-        self.text = BytesText()
+        self.text = BytesText(calls)
+        self.context = spec.context
         self.asked: list[GenerationRequest] = []
         self.streams: list[Stream] = []
         self.steps: asyncio.Semaphore | None = None
@@ -56,8 +72,8 @@ class Talker(ModelDouble):
         self.tasks: set[asyncio.Task[None]] = set()
 
     def generate(self, request: GenerationRequest) -> Stream:
-        if len(request.prompt) >= 64:
-            raise RequestInvalid(f"the prompt has {len(request.prompt)} tokens, and the context 64")
+        if len(request.prompt) >= self.context:
+            raise RequestInvalid(f"the prompt has {len(request.prompt)} tokens, and the context {self.context}")
         self.asked.append(request)
         room = asyncio.Event()
         stream = Stream(len(request.prompt), room.set, room.set)
@@ -83,7 +99,7 @@ class Talker(ModelDouble):
             stream.fail(error)
 
     async def _pieces(self, request: GenerationRequest) -> AsyncIterator[Piece]:
-        words = Detokeniser(VOCABULARY, StopStrings(request.stop) if request.stop else None)
+        words = Detokeniser(VOCABULARY, StopStrings(request.stop) if request.stop else None, request.shown)
         for number, token in enumerate([*request.prompt, 0]):
             await self._step(number)
             while self.for_ever:

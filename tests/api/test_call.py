@@ -87,6 +87,36 @@ def test_several_free_axes():
         refused(client.post("/v1/models/pixels/call", content=bytes(12)), 400, "2 free axes")
 
 
+def led(lead: bytes, body: bytes = b"x", length: int | None = None) -> dict:
+    """A call with JSON in front of its body."""
+    shown = str(len(lead) if length is None else length)
+    return {"content": lead + body, "headers": {"Inference-Header-Content-Length": shown}}
+
+
+def test_parameters_stand_in_front_of_the_body(client, host):
+    lead = b'{"parameters": {"sandseal.class": "batch", "top_k": 3}}'
+    answer = client.post("/v1/models/bytes8/call", **led(lead, b"\x01\x02"))
+    assert answer.json()["outputs"] == {"y": [1, 2]}
+    assert client.post("/v1/models/bytes8/call", **led(b"", b"\x03")).json()["outputs"] == {"y": [3]}
+    asked, plain = host.models.get("bytes8").requests
+    assert (asked.service_class.name, asked.parameters) == ("batch", b'{"top_k":3}')
+    assert (plain.service_class.name, plain.parameters) == ("standard", b"{}")
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (led(b'{"inputs": []}'), "'parameters' alone"),
+        (led(b'{"parameters": {"priority": "x"}}'), "priority"),
+        (led(b"{"), "not"),
+        (led(b"{}", length=9), "the body has 3 bytes"),
+        ({"content": b"x", "headers": {"Inference-Header-Content-Length": "one"}}, "'one'"),
+    ],
+)
+def test_what_may_not_stand_there(client, request_, why):
+    refused(client.post("/v1/models/image/call", **request_), 400, why)
+
+
 def test_version_in_the_query(client):
     refused(client.post("/v1/models/image/call?version=9", content=b"x"), 404, code="model_unknown")
     refused(client.post("/v1/models/image/call?version=x", content=b"x"), 400, "'x'")

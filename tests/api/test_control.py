@@ -74,27 +74,6 @@ class TestRepository:
         assert client.post("/v2/repository/models/mlp/load", headers=as_("narrow")).status_code == 200
 
 
-class TestRecording:
-    def test_times_classes_and_shapes(self, client):
-        answer = client.post("/v1/models/mlp/recordings", params={"seconds": 0.01})
-        assert answer.json() == {
-            "schema": "sandseal.profile/1",
-            "model": "mlp",
-            "version": 1,
-            "seconds": 0.01,
-            "shapes": [[[1, 4]], [[2, 4]]],
-            "arrivals": [[500_000, "standard", 0], [750_000, "batch", 1]],
-        }
-
-    def test_refusals(self, client):
-        for seconds in (0, 3601, "x"):
-            refused(client.post("/v1/models/mlp/recordings", params={"seconds": seconds}), 400, "seconds")
-        path = "/v1/models/{}/recordings?seconds=0.01"
-        refused(client.post(path.format("nope")), 404, code="model_unknown")
-        refused(client.post(path.format("mlp"), headers=as_("caller")), 403, code="not_permitted")
-        refused(client.post(path.format("identity"), headers=as_("narrow")), 404, code="model_unknown")
-
-
 class TestQueue:
     def test_why_the_last_batches_went(self, client):
         assert client.get("/v1/models/mlp/queue").json() == {

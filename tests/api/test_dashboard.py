@@ -70,6 +70,6 @@ console.log(JSON.stringify([
 ]));
 """
     )
-    done = subprocess.run([NODE, "read.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([NODE, "read.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
     level = {"tenant": "t", "class": "standard", "requests": 4, "met": 2}
     assert json.loads(done.stdout) == [4, 1, 0.0025, 30, 0, None, [level]]

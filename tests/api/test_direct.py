@@ -1,6 +1,7 @@
 """Inferences that uvicorn's protocol answers without a task."""
 
 import asyncio
+import gc
 import json
 
 import numpy as np
@@ -58,6 +59,22 @@ async def test_an_answer_needs_no_task(one):
 
 
 @on_a_loop
+async def test_nothing_of_an_answered_request_waits_for_the_garbage_collector(one):
+    one.gate.set()
+    gc.collect()
+    before = {id(each) for each in gc.get_objects()}
+    gc.disable()
+    try:
+        for _ in range(20):
+            await one.ask(request(JSON))
+            await one.ask(request(b"{}"))
+        calls = [each for each in gc.get_objects() if isinstance(each, DirectCall) and id(each) not in before]
+        assert calls == [one.connection.cycle]
+    finally:
+        gc.enable()
+
+
+@on_a_loop
 async def test_a_client_that_leaves_takes_its_request_back(one):
     await one.ask(request(JSON))
     one.connection.connection_lost(None)
@@ -104,6 +121,22 @@ async def test_a_shutdown_lets_it_end(one):
     await settled(one.wire)
     assert one.wire.closed
     assert b"connection: close" in one.wire.written
+
+
+@on_a_loop
+async def test_a_connection_rests_for_as_long_as_it_may(one):
+    connection = one.connection
+    connection.timeout_keep_alive_handler()  # the timer of an earlier rest
+    assert not one.wire.closed
+    assert connection.timeout_keep_alive_task is not None
+    connection.timeout_keep_alive = 0
+    await one.ask(request(JSON))
+    connection.timeout_keep_alive_handler()
+    assert not one.wire.closed  # a request is being answered
+    one.gate.set()
+    await settled(one.wire)
+    connection.timeout_keep_alive_handler()
+    assert one.wire.closed
 
 
 @on_a_loop

@@ -120,6 +120,12 @@ SHAPES = {
     "twice chunked": request(CHUNKED, TE, TE, length=b""),
     "unknown coding": request(CHUNKED, b"Transfer-Encoding: chunked, gzip", length=b""),
     "bare newlines": request(JSON).replace(b"\r\n", b"\n"),
+    "bare newlines, and an end in the body": request(b" \r\n\r\n " + JSON).replace(b"\r\n", b"\n", 5),
+    "an end in the body": request(b" \r\n\r\n " + JSON),
+    "newlines before": b"\r\n\r\n" + request(JSON),
+    "newlines behind": request(JSON) + b"\r\n",
+    "a name in capitals": request(JSON, b"ACCEPT-ENCODING: GZIP"),
+    "an id": request(JSON, b"X-Request-Id: abc"),
     "no version": b"POST /v2/models/wide/infer\r\n\r\n",
 }
 
@@ -132,6 +138,21 @@ def test_one_request(faces, name):
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_request_behind_another(faces, name):
     faces.compare(SHAPES["binary"] + SHAPES[name] + SHAPES["json"])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_request_again_and_again(faces, name):
+    faces.compare(*[SHAPES[name]] * 4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(sorted(SHAPES)), st.lists(st.tuples(st.booleans(), st.integers(0, 300)), max_size=9))
+def test_a_request_among_others_in_pieces(faces, name, turns):
+    pieces = [b""]
+    for own, cut in turns:
+        sent = SHAPES[name] if own else SHAPES["json"]
+        pieces += [sent[:cut], sent[cut:]]
+    faces.compare(*filter(None, pieces))
 
 
 def test_what_a_real_triton_was_asked(faces):

@@ -10,6 +10,7 @@ import pytest
 
 from api.over_grpc import Served
 from sandseal_host.api.grpc import messages
+from sandseal_host.api.grpc import stream as streams
 from sandseal_host.api.grpc.service import SERVICE
 from sandseal_host.api.settings import ApiSettings
 
@@ -33,7 +34,7 @@ def channel(served):
 
 def after(event: threading.Event, *sent: bytes) -> Iterator[bytes]:
     yield from sent
-    event.wait(20)
+    event.wait(60)
 
 
 def wide(rows: int, width: int) -> bytes:
@@ -46,7 +47,7 @@ def wide(rows: int, width: int) -> bytes:
 def test_a_message_that_does_not_come(channel):
     end = threading.Event()
     with pytest.raises(grpc.RpcError) as refusal:
-        channel.stream_unary(f"/{SERVICE}/ModelInfer")(after(end), metadata=TOKEN, timeout=20)
+        channel.stream_unary(f"/{SERVICE}/ModelInfer")(after(end), metadata=TOKEN, timeout=60)
     end.set()
     assert dict(refusal.value.trailing_metadata())["sandseal-code"] == "too_slow"
 
@@ -54,7 +55,7 @@ def test_a_message_that_does_not_come(channel):
 @pytest.mark.slow
 def test_a_stream_may_rest(channel):
     end = threading.Event()
-    stream = channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")(after(end, wide(1, 1)), metadata=TOKEN, timeout=20)
+    stream = channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")(after(end, wide(1, 1)), metadata=TOKEN, timeout=60)
     answers = [next(stream)]
     time.sleep(1.5)
     end.set()
@@ -62,11 +63,18 @@ def test_a_stream_may_rest(channel):
 
 
 @pytest.mark.slow
-def test_a_stream_whose_answers_nobody_reads_is_ended(channel, served):
+def test_a_stream_whose_answers_nobody_reads_is_ended(channel, served, monkeypatch):
     model, large = served.host.models.get("wide"), wide(1, 500_000)
     model.requests.clear()
+    ended, abort = threading.Event(), streams.abort
+
+    async def abort_and_tell(*arguments) -> None:
+        ended.set()
+        await abort(*arguments)
+
+    monkeypatch.setattr(streams, "abort", abort_and_tell)
     stream = channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")(iter([large] * 30), metadata=TOKEN, timeout=60)
-    time.sleep(4)
+    assert ended.wait(60)
     with pytest.raises(grpc.RpcError) as refusal:
         list(stream)
     assert dict(refusal.value.trailing_metadata())["sandseal-code"] == "too_slow"
@@ -77,11 +85,15 @@ def test_calls_at_once(channel, served):
     ends, calls = threading.Event(), []
     for _ in range(CALLS):
         calls.append(
-            channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")(after(ends, wide(1, 1)), metadata=TOKEN, timeout=20)
+            channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")(after(ends, wide(1, 1)), metadata=TOKEN, timeout=60)
         )
         next(calls[-1])
     with grpc.insecure_channel(f"127.0.0.1:{served.port}") as other, pytest.raises(grpc.RpcError) as full:
-        other.unary_unary(f"/{SERVICE}/ServerLive")(b"", timeout=20)
+        other.unary_unary(f"/{SERVICE}/ServerLive")(b"", timeout=60)
     ends.set()
     assert full.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert [len(list(call)) for call in calls] == [0] * CALLS
+
+
+def test_a_limit_that_no_message_reaches():
+    Served(ApiSettings(max_body_bytes=1 << 50)).close()

@@ -10,8 +10,9 @@ import pytest
 
 from api.over_grpc import Served
 from api.talking import Talker
-from api.test_grpc import TOKEN, _until, given
+from api.test_grpc import TOKEN, given
 from sandseal_host.api.settings import ApiSettings
+from support.waiting import wait_until
 
 triton = pytest.importorskip("tritonclient.grpc", reason="needs tritonclient[grpc]")
 
@@ -67,7 +68,7 @@ def test_a_unary_call_has_the_whole_text(client, talker):
 def test_pieces_and_which_is_the_last(stream):
     client, answers = stream
     client.async_stream_infer("talker", [prompt("Grüß")], request_id="7", enable_empty_final_response=True)
-    _until(lambda: answers and is_last(answers[-1]))
+    wait_until(lambda: answers and is_last(answers[-1]))
     assert text_of(answers, "7") == "Grüß"
     assert [is_last(answer) for answer in answers] == [False] * 4 + [True]
 
@@ -75,7 +76,7 @@ def test_pieces_and_which_is_the_last(stream):
 def test_a_model_that_answers_once_has_a_last_answer_too(stream):
     client, answers = stream
     client.async_stream_infer("mlp", [given("x", ROWS, "FP32")], enable_empty_final_response=True)
-    _until(lambda: answers)
+    wait_until(lambda: answers)
     assert is_last(answers[0])
 
 
@@ -84,10 +85,10 @@ def test_texts_come_beside_each_other(stream, talker, served):
     talker.steps = asyncio.Semaphore(0)
     for name in "ab":
         client.async_stream_infer("talker", [prompt(name * 4)], request_id=name)
-    _until(lambda: len(talker.streams) == 2)
+    wait_until(lambda: len(talker.streams) == 2)
     for _ in range(20):
         served.call(talker.steps.release)
-    _until(lambda: sum(map(is_last, answers)) == 2)
+    wait_until(lambda: sum(map(is_last, answers)) == 2)
     assert answers[0].get_response().id == "a"
     assert (text_of(answers, "a"), text_of(answers, "b")) == ("aaaa", "bbbb")
 
@@ -96,21 +97,21 @@ def test_a_failure_ends_one_text_and_not_the_stream(stream, talker):
     client, answers = stream
     talker.breaks_at = 2
     client.async_stream_infer("talker", [prompt("once")], request_id="1")
-    _until(lambda: answers and isinstance(answers[-1], triton.InferenceServerException))
+    wait_until(lambda: answers and isinstance(answers[-1], triton.InferenceServerException))
     assert "the lane broke" in answers[-1].message()
     assert text_of(answers[:-1], "1") == "on"
     talker.breaks_at = None
     client.async_stream_infer("talker", [prompt("more")], request_id="2")
-    _until(lambda: text_of([a for a in answers if hasattr(a, "get_response")], "2") == "more")
+    wait_until(lambda: text_of([a for a in answers if hasattr(a, "get_response")], "2") == "more")
 
 
 def test_who_leaves_frees_the_stream(client, talker):
     talker.steps = asyncio.Semaphore(0)
     client.start_stream(lambda result, error: None, headers=TOKEN)
     client.async_stream_infer("talker", [prompt("once")])
-    _until(lambda: talker.streams)
+    wait_until(lambda: talker.streams)
     client.stop_stream(cancel_requests=True)
-    _until(lambda: talker.streams[0].ended)
+    wait_until(lambda: talker.streams[0].ended)
 
 
 @pytest.mark.slow
@@ -129,12 +130,12 @@ def test_who_does_not_read_is_ended(served, talker):
 
     def requests() -> Iterator[bytes]:
         yield sent
-        wait.wait(30)
+        wait.wait(60)
 
     with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
         call = channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
         answers = call(requests(), metadata=tuple(TOKEN.items()))
         next(answers)
-        _until(lambda: talker.streams[0].ended)
+        wait_until(lambda: talker.streams[0].ended)
         wait.set()
         answers.cancel()

@@ -160,6 +160,11 @@ class TestForgeries:
         ):
             self.refused(provider, token)
 
+    @pytest.mark.parametrize("claim", ["exp", "iat", "nbf"])
+    def test_times_that_are_none(self, provider, claim):
+        for at in (float("inf"), float("nan"), "soon"):
+            self.refused(provider, signed(said=claims(**{claim: at})))
+
     def test_critical_extensions(self, provider):
         self.refused(provider, signed(crit=["x"], x=1))
 

@@ -39,7 +39,7 @@ def test_answers_and_metadata_say_which_variant_serves(served: Web) -> None:
 
 def test_over_grpc_too() -> None:
     model = identity("eight", "FP32", "batch", 16)
-    plan = Plan((), {}, Terms(STANDARD), 0)
+    plan = Plan((), 1, Terms(STANDARD), 0)
     told = encode(model.manifest, Precision.INT8, plan, Response(())).parameters
     assert told["sandseal.precision"] == messages.InferParameter(string_param="INT8")
     assert not encode(model.manifest, None, plan, Response(())).parameters

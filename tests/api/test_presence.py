@@ -26,28 +26,27 @@ def exchange(gone: asyncio.Event) -> Exchange:
 def test_work_for_one_that_has_gone_is_cancelled_and_others_are_not():
     async def main():
         presence, leaves, stays = Presence(), asyncio.Event(), asyncio.Event()
-        cancelled = asyncio.Event()
+        cancelled, go = asyncio.Event(), asyncio.Event()
 
         async def waiting():
             try:
-                await asyncio.sleep(10)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 cancelled.set()
                 raise
 
-        async def quick():
-            await asyncio.sleep(0.05)
+        async def other():
+            await go.wait()
             return "answer"
 
         lost = asyncio.create_task(keep(presence, exchange(leaves), waiting(), monotonic()))
-        kept = asyncio.create_task(keep(presence, exchange(stays), quick(), monotonic()))
+        kept = asyncio.create_task(keep(presence, exchange(stays), other(), monotonic()))
         await asyncio.sleep(0.02)
-        began = monotonic()
         leaves.set()
         with pytest.raises(ClientGone):
             await lost
-        assert monotonic() - began < 0.02
         assert cancelled.is_set()
+        go.set()
         assert await kept == "answer"
 
     asyncio.run(main())
@@ -59,7 +58,7 @@ def test_quick_answers_start_no_watcher():
 
         async def receive():
             asked.append(1)
-            await asyncio.sleep(10)
+            await asyncio.Event().wait()
 
         async def work():
             return 7
@@ -75,7 +74,7 @@ def test_quick_answers_start_no_watcher():
 
 def test_a_cancellation_from_elsewhere_stays_one():
     async def main():
-        task = asyncio.create_task(keep(Presence(), exchange(asyncio.Event()), asyncio.sleep(10), monotonic()))
+        task = asyncio.create_task(keep(Presence(), exchange(asyncio.Event()), asyncio.Event().wait(), monotonic()))
         await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -1,6 +1,7 @@
 """Over a real socket under uvicorn, with the clients that people have."""
 
 import http.client
+import io
 import json
 import socket
 import threading
@@ -17,6 +18,7 @@ from api.double import HostDouble, ModelsDouble, identity, mlp, pair
 from api.test_control import SEAL
 from api.test_infer import tensor
 from sandseal_host.api.protocol import DataPlaneProtocol
+from support.waiting import wait_until
 
 
 def token() -> dict[str, str]:
@@ -46,13 +48,12 @@ class Served:
 
     def __enter__(self) -> "Served":
         self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
+        wait_until(lambda: self.server.started)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
-        self.thread.join(10)
+        self.thread.join(60)
         self.socket.close()
 
     def url(self, path: str) -> str:
@@ -68,7 +69,7 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
 
 def exchange(served: Served, sent: bytes) -> bytes:
     """What comes back until the server closes the connection."""
-    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
         connection.sendall(sent)
         received = b""
         while chunk := connection.recv(65536):
@@ -99,7 +100,7 @@ class TestConnections:
         assert b"[1.0,2.0,3.0]" in exchange(served, wide(BODY, "1.0"))
 
     def test_a_body_may_wait_for_the_word_to_go_on(self, served):
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
             head = wide(BODY, "1.1", "Expect: 100-continue", "Connection: close").removesuffix(BODY)
             connection.sendall(head)
             assert connection.recv(65536).startswith(b"HTTP/1.1 100")
@@ -124,7 +125,7 @@ class TestConnections:
         entry = tensor(shape=(1, len(x)), parameters={"binary_data_size": x.nbytes})
         text = json.dumps({"inputs": [entry], "parameters": {"binary_data_output": True}}).encode()
         lines = (f"Inference-Header-Content-Length: {len(text)}", "Connection: close")
-        with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
             connection.sendall(wide(text + x.tobytes(), "1.1", *lines))
             received = bytearray()
             while chunk := connection.recv(1 << 20):
@@ -244,29 +245,31 @@ def test_a_client_that_goes_away_frees_its_place(served):
 
     model = served.host.models.get("mlp")
     body = json.dumps({"inputs": [tensor(shape=(1, 128), data=[0] * 128)]}).encode()
-    model.gate = asyncio.Event()
+    model.gate, before = asyncio.Event(), len(model.requests)
     try:
         with socket.create_connection(("127.0.0.1", served.port)) as client:
             client.sendall(head("/v2/models/mlp/infer", len(body)) + body)
-            time.sleep(0.1)
+            wait_until(lambda: len(model.requests) > before)
             assert model.cancelled == 0
-        for _ in range(200):
-            if model.cancelled:
-                break
-            time.sleep(0.01)
+        wait_until(lambda: model.cancelled)
         assert model.cancelled == 1
     finally:
         model.gate = None
 
 
-def test_upload_that_breaks_off(served):
+def test_upload_that_breaks_off(served, monkeypatch):
+    taken, accept = threading.Event(), served.host.bundles.accept
+
+    def accept_in_two(stream, publisher):
+        first = stream.read(50_000)
+        taken.set()
+        return accept(io.BytesIO(first + stream.read()), publisher)
+
+    monkeypatch.setattr(served.host.bundles, "accept", accept_in_two)
     with socket.create_connection(("127.0.0.1", served.port)) as client:
         client.sendall(head("/v1/bundles", len(SEAL)) + SEAL[:50_000])
-        time.sleep(0.1)
-    for _ in range(200):
-        if served.host.bundles.streams:
-            break
-        time.sleep(0.01)
+        assert taken.wait(60)
+    wait_until(lambda: served.host.bundles.streams)
     assert served.host.bundles.streams == [SEAL[:50_000]]
     assert served.host.bundles.accepted == []
     answer = httpx.post(served.url("/v1/bundles"), content=SEAL, headers=token())

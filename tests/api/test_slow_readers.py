@@ -47,18 +47,18 @@ class Server:
 
     def __enter__(self) -> "Server":
         self._thread.start()
-        assert self.started.wait(10)
+        assert self.started.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(20)
+        self._thread.join(60)
         self._loop.close()
 
     def connect(self) -> socket.socket:
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
-        connection.settimeout(20)
+        connection.settimeout(60)
         connection.connect(("127.0.0.1", self.port))
         return connection
 

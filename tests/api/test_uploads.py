@@ -13,6 +13,7 @@ from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.uploads import Uploads
 from sandseal_host.errors import QueueFull, TooLarge
 from sandseal_signing.errors import SealTruncated
+from support.waiting import until
 
 SEAL = b"SEAL:acme.tiny:" + bytes(300_000) + b":END"
 
@@ -32,11 +33,11 @@ def upload(chunks, bundles=None, **settings):
 
 
 class TestPipe:
-    def read_all(self, feed, sizes=(1, 7, 100_000, -1), patience_s=5.0):
+    def read_all(self, feed, sizes=(1, 7, 100_000, -1)):
         """What a thread reads while `feed` writes."""
 
         async def main():
-            pipe = BodyPipe(patience_s)
+            pipe = BodyPipe(60.0)
             reader, got = pipe.reader(), []
 
             def read():
@@ -70,10 +71,12 @@ class TestPipe:
         assert self.read_all(feed, sizes=(10, 10, -1)) == [b"abc", b"", b""]
 
     def test_a_silent_writer_is_an_end(self):
-        async def feed(pipe):
+        async def main():
+            pipe = BodyPipe(0.05)
             await pipe.feed(b"abc")
+            return await asyncio.to_thread(pipe.reader().read, 10)
 
-        assert self.read_all(feed, sizes=(10,), patience_s=0.05) == [b"abc"]
+        assert asyncio.run(main()) == b"abc"
 
     def test_an_error_reaches_the_reader(self):
         async def feed(pipe):
@@ -139,21 +142,21 @@ class TestUploads:
     def test_cancelled_request_frees_the_thread(self):
         bundles = BundlesDouble()
 
-        async def stuck():
-            yield SEAL[:1000]
-            await asyncio.sleep(60)
-
         async def main():
+            fed = asyncio.Event()
+
+            async def stuck():
+                yield SEAL[:1000]
+                fed.set()
+                await asyncio.sleep(60)
+
             uploads = Uploads(bundles, ApiSettings(max_uploads=1))
             task = asyncio.create_task(uploads.accept(stuck(), EVERYTHING))
-            await asyncio.sleep(0.05)
+            await fed.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            for _ in range(100):
-                await asyncio.sleep(0.01)
-                if bundles.streams:
-                    break
+            await until(lambda: bundles.streams)
             assert bundles.streams == [SEAL[:1000]]
             assert (await uploads.accept(pieces(), EVERYTHING)).name == "acme.tiny"
 
@@ -186,7 +189,7 @@ class TestUploads:
 
         class Slow(BundlesDouble):
             def accept(self, stream, publisher):
-                gate.wait(5)
+                gate.wait(60)
                 return super().accept(stream, publisher)
 
         async def main():

@@ -45,6 +45,13 @@ def test_level(stream):
     assert [line["event"] for line in lines(stream)] == ["loud"]
 
 
+def test_acts_and_requests_are_written_at_any_level(stream):
+    configure_logging(json=True, level="error", stream=stream)
+    get_logger("sandseal.requests").info("request")
+    logging.getLogger("sandseal.audit").info("act")
+    assert [line["event"] for line in lines(stream)] == ["request", "act"]
+
+
 @pytest.mark.parametrize("as_json", [True, False])
 def test_tracebacks_show_no_local_variables(stream, as_json):
     configure_logging(json=as_json, stream=stream)

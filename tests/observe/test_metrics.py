@@ -81,6 +81,14 @@ class TestAttainment:
         at = {"class": "standard", "tenant": "t"}
         assert self.attained(count) == [[(at, 5.0)], [(at, 2.0)]]
 
+    def test_a_texts_first_token_is_what_has_a_target(self):
+        def count(meter):
+            meter.count(200, "standard", "t", 9.0, decode_s=8.5)
+            meter.count(200, "standard", "t", 9.0, decode_s=6.5)
+
+        at = {"class": "standard", "tenant": "t"}
+        assert self.attained(count) == [[(at, 2.0)], [(at, 1.0)]]
+
     def test_what_was_wrong_with_a_request_is_not_missed(self):
         def count(meter):
             for status in (400, 404, 429, 499):
@@ -126,6 +134,14 @@ class TestStatistics:
             ({**at, "by_reason": "delay"}, 1.0),
         ]
         assert "sandseal_thing_state" not in found
+
+    def test_records_in_a_mapping_are_told_apart_by_its_keys(self):
+        metrics = HostMetrics()
+        steps = {name: Inner(i, {"full": i}) for i, name in enumerate("ab")}
+        metrics.add("x", lambda: [({}, Inner(9, steps))])
+        found = samples(metrics)
+        assert found["x_by_reason_waiting"] == [({"by_reason": "a"}, 0.0), ({"by_reason": "b"}, 1.0)]
+        assert found["x_waiting"] == [({}, 9.0)]
 
     def test_a_mapping_of_bounds_is_a_histogram(self):
         metrics = HostMetrics()

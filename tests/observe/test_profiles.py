@@ -1,13 +1,16 @@
 """Profiles of slow requests: sampled all the time, kept for those that took long, bounded."""
 
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
 
 import orjson
 import pytest
 
 from sandseal_host.observe.profiles import SlowProfiles
 from support.finished import finished
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -21,14 +24,36 @@ def keep(profiles: SlowProfiles, one) -> None:
     """Finish a request, and wait until its profile is there."""
     before = profiles.statistics().kept_total
     profiles(one)
-    until = time.monotonic() + 20
-    while profiles.statistics().kept_total == before:
-        assert time.monotonic() < until
-        time.sleep(0.005)
+    wait_until(lambda: profiles.statistics().kept_total > before)
+
+
+def sampled(profiles: SlowProfiles, seconds: float, thread: int) -> float:
+    """Wait until this thread has rested in `linger` for so long, as far as was sampled; for how long that is."""
+
+    def resting() -> float | None:
+        *_, (_, before), (at, now) = [(0.0, {}), (0.0, {}), *profiles._samples]
+        return at if before.get(thread) is now.get(thread) and linger.__code__ in now.get(thread, ()) else None
+
+    began = wait_until(resting)
+    wait_until(lambda: profiles._samples[-1][0] > began + seconds)
+    return monotonic() - began
+
+
+@contextmanager
+def lingering() -> Iterator[int]:
+    """A thread that rests meanwhile."""
+    done = threading.Event()
+    thread = threading.Thread(target=linger, args=(done,), name="lingering")
+    thread.start()
+    try:
+        yield thread.ident
+    finally:
+        done.set()
+        thread.join()
 
 
 def linger(until: threading.Event) -> None:
-    until.wait(20)
+    until.wait()
 
 
 def frames_of(document, thread: str) -> set[str]:
@@ -38,13 +63,8 @@ def frames_of(document, thread: str) -> set[str]:
 
 
 def test_a_slow_request_keeps_what_threads_did_meanwhile(profiles):
-    done = threading.Event()
-    thread = threading.Thread(target=linger, args=(done,), name="lingering")
-    thread.start()
-    time.sleep(0.3)
-    keep(profiles, finished(seconds=0.3, request_id="r1"))
-    done.set()
-    thread.join()
+    with lingering() as thread:
+        keep(profiles, finished(seconds=sampled(profiles, 0.25, thread), request_id="r1"))
     (kept,) = profiles.profiles()
     document = orjson.loads(kept.document)
     assert kept.request.request_id == "r1"
@@ -54,8 +74,8 @@ def test_a_slow_request_keeps_what_threads_did_meanwhile(profiles):
 
 
 def test_each_thread_is_a_sampled_profile_of_the_requests_time(profiles):
-    time.sleep(0.6)
-    keep(profiles, finished(seconds=0.3))
+    with lingering() as thread:
+        keep(profiles, finished(seconds=sampled(profiles, 0.25, thread)))
     document = orjson.loads(profiles.profiles()[0].document)
     assert document["profiles"]
     for profile in document["profiles"]:
@@ -69,15 +89,19 @@ def test_each_thread_is_a_sampled_profile_of_the_requests_time(profiles):
 
 
 def test_a_thread_that_rests_is_one_sample(profiles):
-    done = threading.Event()
-    thread = threading.Thread(target=linger, args=(done,), name="lingering")
-    thread.start()
-    time.sleep(1.2)  # a busy machine starts threads late
-    keep(profiles, finished(seconds=0.25))
-    done.set()
-    thread.join()
+    with lingering() as thread:
+        keep(profiles, finished(seconds=sampled(profiles, 0.25, thread)))
     document = orjson.loads(profiles.profiles()[0].document)
     (profile,) = [p for p in document["profiles"] if p["name"] == "lingering"]
+    assert len(profile["samples"]) == 1
+
+
+def test_a_request_that_ended_long_before_the_next_sample_has_that_one():
+    profiles = SlowProfiles(0.2, rest_s=0.0)
+    profiles.close()
+    profiles._samples.append((monotonic() + 1000, {threading.get_ident(): (linger.__code__,)}))
+    profiles._keep(finished())
+    (profile,) = orjson.loads(profiles.profiles()[0].document)["profiles"]
     assert len(profile["samples"]) == 1
 
 

@@ -2,7 +2,6 @@ import asyncio
 import gc
 import re
 import sys
-import threading
 import time
 
 import pytest
@@ -11,6 +10,7 @@ from sandseal_host.observe.metrics import HostMetrics
 from sandseal_host.observe.tail import SteadyTail
 from support.serving import ready_model, request
 from support.settings_table import README
+from support.waiting import until
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_collection_is_a_pause(tail):
         before = counts(tail.statistics().gc_pause_s_histogram)
         gc.collect()
         after = tail.statistics()
-        assert counts(after.gc_pause_s_histogram) == before + 1
+        assert counts(after.gc_pause_s_histogram) > before  # others may collect in between
         assert 0 < after.gc_pause_s_sum < 10
 
     asyncio.run(run())
@@ -53,10 +53,9 @@ def test_what_exists_at_the_start_is_frozen(tail):
 def test_a_loop_that_is_kept_busy_lags(tail):
     async def run():
         tail.start()
-        time.sleep(0.5)  # noqa: ASYNC251  # just that
-        await asyncio.sleep(0.05)
+        time.sleep(1.0)  # noqa: ASYNC251  # just that
+        await until(lambda: longer_than(tail.statistics().loop_lag_s_histogram, 0.1) >= 2)
         statistics = tail.statistics()
-        assert longer_than(statistics.loop_lag_s_histogram, 0.1) >= 2
         assert statistics.loop_lag_s_sum > 0.2
         assert counts(statistics.lock_wait_s_histogram) >= 2  # sleeping holds no interpreter lock
 
@@ -64,7 +63,7 @@ def test_a_loop_that_is_kept_busy_lags(tail):
 
 
 def test_close_leaves_the_process_as_it_was(tail):
-    before = gc.get_threshold(), sys.getswitchinterval(), len(gc.callbacks), threading.active_count()
+    before = gc.get_threshold(), sys.getswitchinterval(), len(gc.callbacks)
 
     async def run():
         tail.start()
@@ -73,7 +72,8 @@ def test_close_leaves_the_process_as_it_was(tail):
     asyncio.run(run())
     tail.close()
     tail.close()
-    assert (gc.get_threshold(), sys.getswitchinterval(), len(gc.callbacks), threading.active_count()) == before
+    assert (gc.get_threshold(), sys.getswitchinterval(), len(gc.callbacks)) == before
+    assert not tail._probe.is_alive()
     assert gc.get_freeze_count() == 0
 
 

@@ -29,7 +29,7 @@ class Answer:
     @property
     def size(self) -> int:
         """Bytes of body and tail."""
-        return len(self.body) + sum([view.nbytes for view in self.tail])
+        return len(self.body) + sum([view.nbytes for view in self.tail]) if self.tail else len(self.body)
 
     def whole(self) -> bytes:
         """Body and tail in one piece."""

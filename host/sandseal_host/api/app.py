@@ -18,6 +18,7 @@ from sandseal_host.api.control_trust import add_trust_routes
 from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.endpoint import Endpoint
 from sandseal_host.api.log_port import Log, Receipts
+from sandseal_host.api.observation import Observation
 from sandseal_host.api.offer_port import Offers
 from sandseal_host.api.ports import Bundles, Lifecycle, Models, Tokens
 from sandseal_host.api.settings import ApiSettings
@@ -71,8 +72,8 @@ def create_app(
     add_log_routes(control, log, receipts, door)
     add_metrics_route(control, metrics, door)
     add_profile_routes(control, observers.profiles, door)
-    add_observation_routes(control, models, observers, door)
+    add_observation_routes(control, Observation(models, observers), door)
     add_dashboard_routes(control)
     add_problem_routes(control)
-    endpoint = Endpoint(models, lifecycle, door, settings, metrics.requests, receipts, observers.observer)
+    endpoint = Endpoint(models, lifecycle, door, settings, metrics.requests, receipts, observers)
     return DataPlane(endpoint, control)

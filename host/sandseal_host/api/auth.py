@@ -22,8 +22,8 @@ _MAX_KNOWN = 4096
 class Doorkeeper:
     """Turns the Authorization header of a request into a grant.
 
-    A checked token is believed for a short time, so that the hot path costs one hash and one look into a table; its
-    secret is kept nowhere. Wrong tokens count against the address that sends them; past the limit only tokens that
+    A checked token is believed for a short time, so that the hot path costs a look into a table; its secret is not
+    kept in it, only a hash. Wrong tokens count against the address that sends them; past the limit only tokens that
     were good before are looked at.
 
     Args:
@@ -41,12 +41,17 @@ class Doorkeeper:
         self._known: OrderedDict[bytes, tuple[Grant, float]] = OrderedDict()
         self._checks: dict[bytes, asyncio.Future[Grant]] = {}
 
-    def recall(self, authorization: bytes | None, certificate: Names = ()) -> Grant | None:
-        """The grant of a token that was checked a moment ago, or else of a client's certificate, without waiting."""
-        if authorization is None:
+    def recall(self, key: bytes | None, certificate: Names = ()) -> Grant | None:
+        """The grant of a token that was checked a moment ago, or else of a client's certificate, without waiting.
+
+        Args:
+            key: of the token, see `token_key`.
+            certificate: the client's.
+        """
+        if key is None:
             named = (self._certified[name] for name in certificate if name in self._certified)
             return next(named, self._guest)
-        grant, until = self._known.get(hashlib.sha256(authorization).digest(), (None, -math.inf))
+        grant, until = self._known.get(key, (None, -math.inf))
         return grant if monotonic() < until else None
 
     async def admit(self, authorization: bytes | None, address: str, certificate: Names = ()) -> Grant:
@@ -56,11 +61,11 @@ class Doorkeeper:
             NotAuthenticated: no token where one is needed, or one that nobody issued.
             RateLimited: too many wrong tokens came from this address.
         """
-        if (grant := self.recall(authorization, certificate)) is not None:
+        key = token_key(authorization)
+        if (grant := self.recall(key, certificate)) is not None:
             return grant
-        if authorization is None:
+        if key is None or authorization is None:
             raise NotAuthenticated("this host wants a token")
-        key = hashlib.sha256(authorization).digest()
         if key not in self._known:
             self._throttle.check(address)
         try:
@@ -96,6 +101,11 @@ class Doorkeeper:
         self._known.move_to_end(key)
         if len(self._known) > _MAX_KNOWN:
             self._known.popitem(last=False)
+
+
+def token_key(authorization: bytes | None) -> bytes | None:
+    """What the doorkeeper knows the token in this header by; None without one."""
+    return None if authorization is None else hashlib.sha256(authorization).digest()
 
 
 def _secret(authorization: bytes) -> str:

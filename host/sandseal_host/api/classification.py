@@ -3,7 +3,8 @@
 Each is a string, `value:index`; a bundle has no file of labels, so none follows. The strings stand in Triton's form.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def check_classes(spec: TensorSpec, classes: int) -> int:
     return classes
 
 
-def chosen(plan: Plan, outputs: Sequence[Tensor], batched: Collection[str]) -> list[tuple[Tensor, bool]]:
+def chosen(plan: Plan, outputs: Sequence[Tensor], batched: Collection[str]) -> Iterable[tuple[Tensor, bool]]:
     """The outputs that a plan wants, each as it is or as its classes, and whether as binary.
 
     Args:
@@ -39,7 +40,7 @@ def chosen(plan: Plan, outputs: Sequence[Tensor], batched: Collection[str]) -> l
         batched: names of those whose axis 0 is the batch.
     """
     if plan.outputs is None:
-        return [(tensor, plan.binary) for tensor in outputs]
+        return zip(outputs, repeat(plan.binary))
     wanted = [(tensor, plan.outputs[tensor.name]) for tensor in outputs if tensor.name in plan.outputs]
     return [
         (classify(tensor, want.classes, batched=tensor.name in batched) if want.classes else tensor, want.binary)

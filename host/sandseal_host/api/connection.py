@@ -9,6 +9,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sandseal_host.api.errors import ConnectionsFull, HeadersTooLarge, TooSlow
@@ -48,6 +49,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """
 
     stopping = False  # the server is: the next answer is the last
+    _again = b""  # a head that is parsed again
 
     def __init__(self, *given: Any, limits: ConnectionLimits | None = None, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -69,6 +71,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Forget the connection."""
         if self._timer is not None:
             self._timer.cancel()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -88,10 +91,23 @@ class BoundedProtocol(HttpToolsProtocol):
         self._received += size
         if self._part == "head":
             self._head += size
-        super().data_received(data)
+        self._parse(data)
         if self._part == "head" and self._head > self._limits.head_bytes and self._refusal is None:
             self._refusal = self._head_too_large()
             self.send_400_response("")
+
+    def _parse(self, data: bytes) -> None:
+        """Parse what has come as uvicorn does, but lose nothing that follows the wish for another protocol."""
+        self._unset_keepalive_if_required()
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                data, self._again = self._again and self._again + data[upgrade.args[0] :], b""
+            except httptools.HttpParserError:
+                self.send_400_response("Invalid HTTP request received.")
+                return
 
     def resume_writing(self) -> None:
         """Note that the client has read what waited for it."""
@@ -100,9 +116,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Go on with what was sent behind it; no more is read while there is any, however fast a client pipelines."""
-        super().on_response_complete()
-        if self.pipeline:
-            self.flow.pause_reading()
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            if self.pipeline:
+                self.flow.pause_reading()
+            return
+        self.server_state.total_requests += 1
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        self._rested = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._rest_for(self.timeout_keep_alive)
 
     def begin_head(self) -> None:
         """Note that a request begins; its head may reach into further pieces, which are counted."""
@@ -121,6 +145,21 @@ class BoundedProtocol(HttpToolsProtocol):
         if large or len(self.headers) > limits.headers:
             self._refusal = self._head_too_large()
             raise self._refusal
+
+    def reads_again(self) -> bool:
+        """Whether the head that is complete comes again, without its wish for another protocol (RFC 9110, 7.8).
+
+        A client that is declined sends its body all the same, and the parser takes what follows a wish for that
+        protocol's. Java's HTTP client wishes for HTTP/2 with every request.
+        """
+        parser = self.parser
+        method = parser.get_method()
+        if not parser.should_upgrade() or method == b"CONNECT":
+            return False
+        lines = [b"%b %b HTTP/%b" % (method, self.url, parser.get_http_version().encode())]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        self._again = b"\r\n".join((*lines, b"", b""))
+        return True
 
     def end_request(self) -> None:
         """Note that a request is complete."""
@@ -146,6 +185,19 @@ class BoundedProtocol(HttpToolsProtocol):
             f"the request's head has over {limits.head_bytes} bytes or {limits.headers} fields",
             limit=limits.head_bytes, fields=limits.headers,
         )  # fmt: skip
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection, if it has rested for long enough."""
+        self.timeout_keep_alive_task = None
+        if self.cycle is not None and self.cycle.response_complete:
+            left = self._rested + self.timeout_keep_alive - self.loop.time()
+            if left > 0:
+                self._rest_for(left)
+            else:
+                self.transport.close()
+
+    def _rest_for(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def _look_later(self) -> None:
         self._timer = self.loop.call_later(self._limits.slow_s / 2, self._look)

@@ -36,11 +36,15 @@ class DirectCall:
         """Keep a piece of the body."""
         self._pieces.append(piece)
 
-    def start(self) -> None:
-        """Ask the model; the body is complete."""
-        visit, pieces = self._visit, self._pieces
+    def end(self) -> None:
+        """Ask the model; all pieces were taken."""
+        self.start(b"".join(self._pieces))
+
+    def start(self, body: bytes) -> None:
+        """Ask the model."""
+        visit = self._visit
         try:
-            visit.read(memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces)))
+            visit.read(memoryview(body))
             model, request = visit.bind()
             self._work = begin_infer(model, request, self)
         except Exception as error:
@@ -52,6 +56,7 @@ class DirectCall:
             self.disconnected = True
             if self._work is not None:
                 self._work.cancel()
+                self._work = None
             self._visit.fail(ClientGone("the client closed the connection before its answer"))
 
     def done(self) -> bool:
@@ -68,11 +73,11 @@ class DirectCall:
         except Exception as error:
             self.set_exception(error)
         else:
-            self._write(self, self._visit.count(answer))
+            self._end(self._visit.count(answer))
 
     def set_exception(self, exception: Exception) -> None:
         """Answer with the problem."""
-        self._write(self, self._visit.fail(exception))
+        self._end(self._visit.fail(exception))
 
     async def _render_on_thread(self, result: Response) -> None:
         try:
@@ -80,4 +85,8 @@ class DirectCall:
         except Exception as error:
             self.set_exception(error)
         else:
-            self._write(self, self._visit.count(answer))
+            self._end(self._visit.count(answer))
+
+    def _end(self, answer: Answer) -> None:
+        self._work = None  # which knows this call: else both would wait for the garbage collector, with all they hold
+        self._write(self, answer)

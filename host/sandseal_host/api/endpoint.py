@@ -11,7 +11,7 @@ from sandseal_host.api.answer import Answer, json_answer
 from sandseal_host.api.auth import Doorkeeper
 from sandseal_host.api.errors import MethodWrong
 from sandseal_host.api.exchange import Exchange
-from sandseal_host.api.forms import CallForm, GenerateForm, Headers, ProtocolForm
+from sandseal_host.api.forms import CallForm, GenerateForm, ProtocolForm
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.infer import InferencePath
 from sandseal_host.api.log_port import Receipts
@@ -23,16 +23,15 @@ from sandseal_host.api.openai.problems import openai_problem
 from sandseal_host.api.ports import Lifecycle, Models
 from sandseal_host.api.prepared import PreparedModels
 from sandseal_host.api.problems import problem
+from sandseal_host.api.quick import QuickPath
 from sandseal_host.api.request_id import repeat_id
 from sandseal_host.api.routes import OPENAI, Action, Route, read_version
 from sandseal_host.api.settings import ApiSettings
 from sandseal_host.api.streamed import StreamedAnswer
-from sandseal_host.api.tls import Names
-from sandseal_host.api.visit import Edge, Visit
+from sandseal_host.api.visit import Edge
 from sandseal_host.errors import NotReady
-from sandseal_host.observe.finished import Observer
+from sandseal_host.observe.observers import Observers
 from sandseal_host.observe.request_metrics import RequestMetrics
-from sandseal_signing.errors import SandsealError
 
 
 class Endpoint:
@@ -45,7 +44,7 @@ class Endpoint:
         settings: limits and choices.
         metrics: counts what was answered.
         receipts: written for those who ask.
-        observer: shown every inference that is over; None = nobody looks.
+        observers: look at every inference that is over.
     """
 
     def __init__(
@@ -56,19 +55,21 @@ class Endpoint:
         settings: ApiSettings,
         metrics: RequestMetrics,
         receipts: Receipts,
-        observer: Observer | None = None,
+        observers: Observers,
     ) -> None:
         self.models, self.lifecycle, self.door, self.settings = models, lifecycle, door, settings
+        self.observers = observers
         self.edge = Edge(
             models,
             PreparedModels(settings, metrics),
             receipts,
             settings.default_class,
             settings.max_ratio,
-            observer,
+            observers.observer,
         )
         self._inference = InferencePath(self.edge, door)
         self._protocol, self._plain = ProtocolForm(settings), CallForm(settings)
+        self.quick = QuickPath(self.edge, door, self._protocol)
         self._whole, self._events = (GenerateForm(settings, streaming=streaming) for streaming in (False, True))
         openai = OpenAiPath(self.edge, door, settings)
         self._actions: dict[Action, Callable[[Route, Exchange], Awaitable[Answer | StreamedAnswer]]] = {
@@ -100,15 +101,6 @@ class Endpoint:
         except Exception as error:
             told = openai_problem(error) if route.action in OPENAI else problem(error)
             return repeat_id(told, exchange.headers)
-
-    def at_once(self, route: Route, headers: Headers, certificate: Names = ()) -> Visit | None:
-        """The visit of an inference that needs no waiting before its model runs; None for everything else."""
-        if route.action is not Action.INFER:
-            return None
-        try:
-            return self._inference.at_once(route, headers, self._protocol, certificate)
-        except SandsealError:
-            return None  # `answer` will say why
 
     def metadata(self, name: str, version: int | None) -> dict[str, Any]:
         """A model's public signature, and its versions that serve: of a version, that one."""
@@ -165,12 +157,13 @@ class Endpoint:
         return json_answer(self.statistics(await self._admit(exchange), route.model, route.version))
 
     async def _model_ready(self, route: Route, exchange: Exchange) -> Answer:
-        (await self._admit(exchange)).need_model(route.model)
+        grant = await self._admit(exchange)
+        grant.need_model(route.model)
         try:
             model = self.models.get(route.model, route.version)
         except NotReady as error:
             return model_not_ready(error, route.model)
-        impediment = model.impediment()
+        impediment = model.impediment(grant.models)
         return model_ready(model) if impediment is None else model_not_ready(impediment, route.model)
 
     async def _admit(self, exchange: Exchange) -> Grant:

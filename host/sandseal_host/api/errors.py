@@ -10,7 +10,8 @@ ClientError (sandseal_host.errors)
 │   └── OptionInvalid       a member of a request for text, or of the OpenAI API
 └── EncodingUnsupported     a Content-Encoding other than gzip, deflate, identity
 Busy
-└── ConnectionsFull         as many connections are open as may
+├── ConnectionsFull         as many connections are open as may
+└── RecordingsFull          as many recordings are under way as may
 OperatorError
 └── Unexpected              what nobody foresaw; `incident` is its line in the log
 """
@@ -55,6 +56,13 @@ class TooSlow(ClientError):
 
     code = "too_slow"
     hint = "send it at once, or ask the operator to raise SANDSEAL_SLOW_S"
+
+
+class RecordingsFull(Busy):
+    """As many recordings are under way as may."""
+
+    code = "recordings_full"
+    hint = "come back after Retry-After seconds, when one of them is over"
 
 
 class ConnectionsFull(Busy):

@@ -94,9 +94,9 @@ class Exchange:
 
 
 def read_size(headers: Mapping[bytes, bytes]) -> int | None:
-    """The size that a request's headers say its body has; None when they say none."""
+    """The size that a request's headers say its body has; None when they say none that a body can have."""
     length = headers.get(b"content-length", b"")
-    return int(length) if length.isdigit() else None
+    return int(length) if length.isdigit() and len(length) < 20 else None
 
 
 def check_size(size: int, limit: int) -> None:

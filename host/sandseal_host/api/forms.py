@@ -62,6 +62,10 @@ class ProtocolForm:
         self._max_body, self._max_json = settings.max_body_bytes, settings.max_json_bytes
 
     def expect(self, headers: Headers, prepared: Prepared) -> Layout:
+        """What every model's bodies will be; raises as `layout` does."""
+        return self.layout(headers)
+
+    def layout(self, headers: Headers) -> Layout:
         """As Inference-Header-Content-Length says; without it the body is all JSON.
 
         Raises:
@@ -74,19 +78,12 @@ class ProtocolForm:
         declared = headers.get(b"inference-header-content-length")
         if declared is None:
             return self._all_json
-        length = _header_length(declared)
-        if length > self._max_json:
-            raise TooLarge(f"{length} bytes of JSON, over {self._max_json}", got=length, limit=self._max_json)
+        length = _header_length(declared, self._max_json)
         return Layout(self._max_body, length, length == 0 and b"json" in headers.get(b"accept", b""))
 
     def decode(self, prepared: Prepared, body: memoryview, layout: Layout) -> Inference:
         """The inference; a header of 0 says that the body is the tensor."""
-        length = len(body) if layout.json_bytes is None else layout.json_bytes
-        if length > len(body):
-            raise RequestInvalid(
-                f"Inference-Header-Content-Length is {length}, but the body has {len(body)} bytes",
-                got=length, limit=len(body),
-            )  # fmt: skip
+        length = _json_length(body, layout)
         if layout.json_bytes == 0:
             return prepared.decoder.decode_raw(body, binary=not layout.json_answer)
         return prepared.decoder.decode(body, length)
@@ -99,27 +96,36 @@ class ProtocolForm:
 class CallForm:
     """The plain call's: a file as it is, answered in JSON.
 
+    Inference-Header-Content-Length, where there is one, says how many bytes in front of the file are JSON: an object
+    with the request's `parameters`. So they are part of the body, which receipts are about.
+
     Args:
         settings: its limits.
     """
 
     def __init__(self, settings: ApiSettings) -> None:
         self._layout = Layout(settings.max_body_bytes, 0)
+        self._max_json = settings.max_json_bytes
 
     def expect(self, headers: Headers, prepared: Prepared) -> Layout:
-        """A body without JSON, of a content type that the manifest lists.
+        """A body of a content type that the manifest lists.
 
         Raises:
             UnsupportedRequest: the model does not take a plain body.
             MediaTypeWrong: multipart, or not one of the manifest's.
+            RequestInvalid, TooLarge: as `ProtocolForm.expect`.
         """
         check_callable(prepared.manifest)
         check_content_type(headers.get(b"content-type", b""), prepared.manifest.model.raw)
-        return self._layout
+        declared = headers.get(b"inference-header-content-length")
+        if declared is None:
+            return self._layout
+        return self._layout._replace(json_bytes=_header_length(declared, self._max_json))
 
     def decode(self, prepared: Prepared, body: memoryview, layout: Layout) -> Inference:
-        """The inference on the body as the model's only input."""
-        return prepared.decoder.decode_raw(body)
+        """The inference on the file as the model's only input."""
+        length = _json_length(body, layout)
+        return prepared.decoder.decode_raw(body[length:], bytes(body[:length]))
 
     def encode(self, prepared: Prepared, plan: Plan, response: Response) -> Answer:
         """The outputs by name."""
@@ -158,8 +164,20 @@ class GenerateForm:
         return replace(answer, body=event(answer.body), headers=(EVENT_TYPE, *answer.headers[1:]))
 
 
-def _header_length(declared: bytes) -> int:
+def _header_length(declared: bytes, limit: int) -> int:
     if not declared.isdigit() or len(declared) > 18:
         shown = declared[:40].decode("latin-1")
         raise RequestInvalid(f"Inference-Header-Content-Length {shown!r} is not a number of bytes")
-    return int(declared)
+    if (length := int(declared)) > limit:
+        raise TooLarge(f"{length} bytes of JSON, over {limit}", got=length, limit=limit)
+    return length
+
+
+def _json_length(body: memoryview, layout: Layout) -> int:
+    length = len(body) if layout.json_bytes is None else layout.json_bytes
+    if length > len(body):
+        raise RequestInvalid(
+            f"Inference-Header-Content-Length is {length}, but the body has {len(body)} bytes",
+            got=length, limit=len(body),
+        )  # fmt: skip
+    return length

@@ -37,7 +37,7 @@ def read_generate(document: JsonObject, signature: Signature, default: Terms) ->
         raise RequestInvalid("member 'id' must be a string", member="id")
     axes: dict[str, int] = {}
     found = {n: _input(spec, given.pop(n), axes) for n, spec in signature.inputs.items() if n in given}
-    plan = Plan((), axes, read_terms({**given, **more}, default), 0, id=str(name))
+    plan = Plan((), axes.get("batch", 1), read_terms({**given, **more}, default), 0, id=str(name))
     return Inference(signature.in_order(found), plan)
 
 

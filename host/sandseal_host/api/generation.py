@@ -56,7 +56,7 @@ async def begin(model: LiveModel, request: Request) -> Stream:
     """
     options = _options(request.parameters, model.manifest)
     with model.hold():
-        prompt = tuple(await model.text.encode(_text(request.inputs[0])))
+        prompt = tuple(await model.text.encode(_text(request.inputs[0]), request))
         return model.generate(to_generation(request, prompt, options))
 
 
@@ -73,6 +73,7 @@ def to_generation(request: Request, prompt: tuple[int, ...], options: Options) -
         deadline=request.deadline,
         stop=options.stop,
         stop_ids=options.stop_ids,
+        shown=options.shown,
         constraints=options.constraints,
     )
 

@@ -26,6 +26,7 @@ class Options:
         stop_ids: tokens that end it.
         context: tokens that prompt and answer have together, at most.
         constraints: what its logits plugin holds it to, as UTF-8 JSON.
+        shown: special tokens that are part of its text all the same.
     """
 
     sampling: Sampling
@@ -34,6 +35,7 @@ class Options:
     stop_ids: frozenset[int]
     context: int
     constraints: bytes
+    shown: frozenset[int] = frozenset()
 
     def numbered(self, number: int) -> "Options":
         """Those of one of several answers to a prompt, whose seeds differ, so that they do."""

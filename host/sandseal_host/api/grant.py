@@ -1,12 +1,11 @@
 """Who may do what: the scopes of a token."""
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from sandseal_host.api.pace import Pace
 from sandseal_host.errors import ModelUnknown, NotPermitted
 from sandseal_host.registry.tokens import UNLIMITED, Rate, Scope
-from sandseal_host.serving.request import REALTIME, ServiceClass
+from sandseal_host.serving.request import REALTIME, ServiceClass, covers
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Grant:
 
     def sees(self, model: str) -> bool:
         """Whether the bearer may know of that model."""
-        return self.models == "*" or fnmatchcase(model, self.models)
+        return covers(self.models, model)
 
     def need(self, *scopes: Scope) -> None:
         """Check that the grant has one of the scopes.

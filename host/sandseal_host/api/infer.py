@@ -6,13 +6,12 @@ from functools import partial
 
 from sandseal_host.api.answer import Answer
 from sandseal_host.api.auth import Doorkeeper
-from sandseal_host.api.exchange import Exchange, check_size, read_size
-from sandseal_host.api.forms import Form, Headers
+from sandseal_host.api.exchange import Exchange
+from sandseal_host.api.forms import Form
 from sandseal_host.api.generation import begin, infer, text_response
 from sandseal_host.api.ports import LiveModel
 from sandseal_host.api.routes import Action, Route
 from sandseal_host.api.streamed import StreamedAnswer, stream_headers
-from sandseal_host.api.tls import Names
 from sandseal_host.api.visit import QUICK_BYTES, Edge, Visit
 from sandseal_host.serving.generation.stream import Stream
 from sandseal_host.serving.request import Request
@@ -70,20 +69,6 @@ class InferencePath:
             finished=partial(visit.count, Answer(200, b"")),
             failed=visit.fail,
         )
-
-    def at_once(self, route: Route, headers: Headers, form: Form, certificate: Names) -> Visit | None:
-        """The visit of a small request from a token that was seen a moment ago; None for all others.
-
-        Raises:
-            ClientError, NotReady: `answer` would refuse it too.
-        """
-        grant = self._door.recall(headers.get(b"authorization"), certificate)
-        size = read_size(headers)
-        if grant is None or size is None or size > QUICK_BYTES or b"content-encoding" in headers:
-            return None
-        visit = Visit(self._edge, route, headers, grant, form)
-        check_size(size, visit.expect().limit)
-        return visit
 
 
 async def _events(visit: Visit, stream: Stream) -> AsyncGenerator[bytes, None]:

@@ -1,7 +1,7 @@
 """What a client asks of a model, decoded."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sandseal_host.api.binary_tensor import BinarySlot
@@ -28,36 +28,31 @@ class Plan:
 
     Args:
         inputs: those of the public signature, in its order: tensors, or where in the body they are.
-        axes: the sizes of the signature's free axes.
+        rows: size of the batch axis; 1 where the model has none.
         terms: how it wants to be served.
         end: how long the body must be.
         id: echoed in the answer; empty when none was given.
         outputs: the outputs asked for, and how; None for all of them.
         binary: whether outputs that say nothing are wanted as binary.
+        classifies: whether any output is wanted as its classes, which takes a while to find.
     """
 
     inputs: tuple[Tensor | BinarySlot, ...]
-    axes: Mapping[str, int]
+    rows: int
     terms: Terms
     end: int
     id: str = ""
     outputs: Mapping[str, Wanted] | None = None
     binary: bool = False
+    classifies: bool = field(init=False)
 
-    @property
-    def rows(self) -> int:
-        """Size of the batch axis; 1 where the model has none."""
-        return self.axes.get("batch", 1)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classifies", any(wanted.classes for wanted in (self.outputs or {}).values()))
 
     @property
     def all_binary(self) -> bool:
         """Whether the JSON holds no data, so that other requests may well have the same."""
         return all(isinstance(entry, BinarySlot) for entry in self.inputs)
-
-    @property
-    def classifies(self) -> bool:
-        """Whether any output is wanted as its classes, which takes a while to find."""
-        return self.outputs is not None and any(wanted.classes for wanted in self.outputs.values())
 
     def fill(self, body: memoryview) -> "Inference":
         """The inference of the request that has this body.

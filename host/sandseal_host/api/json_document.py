@@ -36,7 +36,7 @@ def load_object(text: bytes, what: str = "the request", limits: JsonLimits = _LI
         RequestInvalid: not JSON, nested too deep, a member named twice, or not an object.
         TooLarge: it has too many values.
     """
-    _check_limits(text, what, limits)
+    check_limits(text, what, limits)
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -51,8 +51,16 @@ def load_object(text: bytes, what: str = "the request", limits: JsonLimits = _LI
     return document
 
 
-def _check_limits(text: bytes, what: str, limits: JsonLimits) -> None:
-    """Refuse, before it is parsed, what would make more or deeper objects than a request needs."""
+def check_limits(text: bytes, what: str, limits: JsonLimits = _LIMITS) -> None:
+    """Refuse, before it is parsed, what would make more or deeper objects than a request needs.
+
+    Args:
+        text, what, limits: see `load_object`.
+
+    Raises:
+        RequestInvalid: nested too deep.
+        TooLarge: it has too many values.
+    """
     if (commas := text.count(b",")) >= limits.values:
         raise TooLarge(
             f"{what} has over {limits.values} values",

@@ -1,6 +1,7 @@
 """What the edge needs of the transparency log and of receipts, as it sees them (registry's `log` and `receipts`)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from sandseal_signing.keys import PublicKey
@@ -62,6 +63,7 @@ class Receipts(Protocol):
         service_class: str,
         nonce: str,
         skipped: Collection[str] = (),
+        members: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
         """The receipt for one answer, as one line of ASCII; blocks.
 
@@ -69,5 +71,6 @@ class Receipts(Protocol):
             request, response: the bodies without content coding.
             nonce: the client's, checked by `is_nonce`.
             skipped: stages that this answer did without.
+            members: of a pipeline, the ids of the bundles whose models took part, by step.
         """
         ...

@@ -21,7 +21,7 @@ EXTENSIONS = (
     "statistics",
     "trace",
 )
-PLATFORM = "onnxruntime_onnx"
+PLATFORM, ENSEMBLE = "onnxruntime_onnx", "ensemble"
 
 _TRITON_STATES = {
     "ready": "READY",
@@ -77,7 +77,7 @@ def model_metadata(model: LiveModel, entries: Iterable[ModelEntry]) -> dict[str,
     return {
         "name": manifest.name,
         "versions": [str(v) for v in versions or [model.version]],
-        "platform": PLATFORM,
+        "platform": PLATFORM if manifest.pipeline is None else ENSEMBLE,
         "inputs": [_tensor(spec) for spec in manifest.inputs],
         "outputs": [_tensor(spec) for spec in manifest.outputs],
         "properties": {"bundle": model.bundle_id, "release": manifest.release, **precision, **manifest.metadata},

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from sandseal_host.api.metadata import PLATFORM
+from sandseal_host.api.metadata import ENSEMBLE, PLATFORM
 from sandseal_host.api.ports import LiveModel
 from sandseal_host.serving.request import CLASSES
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.versions import VersionPolicy
 from sandseal_signing.manifest import ModelSpec
+from sandseal_signing.pipeline import PipelineSpec
 from sandseal_signing.state import StateSpec
 from sandseal_signing.tensor import DataType, TensorSpec
 
@@ -21,6 +22,8 @@ def model_config(model: LiveModel, versions: VersionPolicy, default_class: str) 
         default_class: of requests that name none.
     """
     manifest, settings = model.manifest, model.settings
+    if manifest.pipeline is not None:
+        return _ensemble(model, manifest.pipeline, versions)
     batched = all(tensor.batched for tensor in (*manifest.inputs, *manifest.outputs))
     config = {
         "name": manifest.name,
@@ -28,7 +31,7 @@ def model_config(model: LiveModel, versions: VersionPolicy, default_class: str) 
         "backend": "onnxruntime",
         "version_policy": _policy(versions),
         "max_batch_size": settings.max_rows if batched else 0,
-        "input": [_tensor(spec, batched) | {"format": "FORMAT_NONE", "optional": False} for spec in manifest.inputs],
+        "input": [_input(spec, batched) for spec in manifest.inputs],
         "output": [_tensor(spec, batched) for spec in manifest.outputs],
         "instance_group": [_group(manifest.name, settings.instances, [*model.served().resident])],
         "default_model_filename": manifest.model.file,
@@ -44,10 +47,38 @@ def model_config(model: LiveModel, versions: VersionPolicy, default_class: str) 
     return config | ({"dynamic_batching": _batching(settings, default_class)} if batched else {})
 
 
+def _ensemble(model: LiveModel, pipeline: PipelineSpec, versions: VersionPolicy) -> dict[str, Any]:
+    """A pipeline as Triton's ensemble: of its steps those that are models, between tensors called STEP.TENSOR."""
+    steps = [
+        {
+            "model_name": step.model,
+            "model_version": -1,
+            "input_map": {spec.name: str(source) for spec, source in zip(step.inputs, step.sources, strict=True)},
+            "output_map": {spec.name: f"{step.name}.{spec.name}" for spec in step.outputs},
+        }
+        for step in pipeline.members
+    ]
+    return {
+        "name": model.manifest.name,
+        "platform": ENSEMBLE,
+        "version_policy": _policy(versions),
+        "max_batch_size": 0,
+        "input": [_input(spec, batched=False) for spec in pipeline.inputs],
+        "output": [_tensor(spec, batched=False) for spec in pipeline.outputs],
+        "ensemble_scheduling": {"step": steps},
+        "parameters": {"bundle": {"string_value": model.bundle_id}},
+        "model_transaction_policy": {"decoupled": False},
+    }
+
+
 def _policy(versions: VersionPolicy) -> dict[str, Any]:
     if versions.only is not None:
         return {"specific": {"versions": sorted(versions.only)}}
     return {"all": {}} if versions.latest is None else {"latest": {"num_versions": versions.latest}}
+
+
+def _input(spec: TensorSpec, batched: bool) -> dict[str, Any]:
+    return _tensor(spec, batched) | {"format": "FORMAT_NONE", "optional": False}
 
 
 def _tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from sandseal_host.api.metadata import host_version
-from sandseal_host.api.openapi_inference import ANSWERS, BODIES, JSON_BYTES, SCHEMAS
+from sandseal_host.api.openapi_inference import ANSWERS, BODIES, JSON_BYTES, LEAD_BYTES, SCHEMAS
 
 _VERSION = ("version", {"type": "integer", "minimum": 1})
 _MODEL = ("model", {"type": "string"})
@@ -88,6 +88,8 @@ def _operation(path: str, summary: str, body: str) -> dict[str, Any]:
         operation["parameters"].append(JSON_BYTES)
         operation["requestBody"]["content"] = BODIES
         operation["responses"]["200"]["content"] = ANSWERS
+    elif path.endswith("/call"):
+        operation["parameters"].append(LEAD_BYTES)
     elif path.endswith(_STREAMING):
         operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
     if path in _OPEN:

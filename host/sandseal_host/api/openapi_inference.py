@@ -58,3 +58,6 @@ JSON_BYTES: dict[str, Any] = {
     "description": "How many bytes of the body are JSON; binary tensors follow. 0: the body is the only input.",
     "schema": {"type": "integer", "minimum": 0},
 }
+LEAD_BYTES: dict[str, Any] = JSON_BYTES | {
+    "description": "How many bytes in front of the file are JSON: an object with the request's `parameters`."
+}

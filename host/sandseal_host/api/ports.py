@@ -13,6 +13,7 @@ from sandseal_host.registry.acceptance import Signer
 from sandseal_host.serving.cuts import Explanation
 from sandseal_host.serving.generation.request import GenerationRequest
 from sandseal_host.serving.generation.stream import Stream
+from sandseal_host.serving.generation.tool_calls import CallForm
 from sandseal_host.serving.generation.vocabulary import Vocabulary
 from sandseal_host.serving.ports import Cancellable, Waiter
 from sandseal_host.serving.recording import Recording
@@ -33,12 +34,24 @@ class Text(Protocol):
         """What tokens are in bytes."""
         ...
 
-    def encode(self, text: str) -> Awaitable[Sequence[int]]:
-        """The tokens of a prompt."""
+    @property
+    def calls(self) -> CallForm | None:
+        """How the model writes calls of functions; None where it was taught none."""
         ...
 
-    def chat(self, messages: Sequence[Mapping[str, Any]]) -> Awaitable[Sequence[int]]:
+    def encode(self, text: str, request: Request) -> Awaitable[Sequence[int]]:
+        """The tokens of a prompt; the request says whose it is, and how urgent."""
+        ...
+
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], request: Request, *, opening: str = "", **options: Any
+    ) -> Awaitable[Sequence[int]]:
         """The tokens of a prompt that asks for the next message.
+
+        Args:
+            messages, options: what the template is given.
+            request: see `encode`.
+            opening: what the next message begins with.
 
         Raises:
             RequestInvalid: the model's template does not take these messages.
@@ -73,8 +86,12 @@ class LiveModel(Protocol):
         """Answer a request; cancelling takes it out of the queue."""
         ...
 
-    def impediment(self) -> Busy | None:
-        """Why every request is refused now, although the model is ready."""
+    def impediment(self, models: str = "*") -> Busy | None:
+        """Why every request is refused now, although the model is ready.
+
+        Args:
+            models: pattern of the names of models that whoever asks may know of.
+        """
         ...
 
     def begin(self, request: Request, waiter: Waiter) -> Cancellable:

@@ -33,6 +33,7 @@ STATUS: dict[type[SandsealError], int] = {
     host.OffsetWrong: 409,
     host.OfferIncomplete: 409,
     host.Revoked: 410,  # not 503: asking again is of no use
+    host.SequenceLost: 410,
     http.RouteUnknown: 404,
     http.MethodWrong: 405,
     http.TooSlow: 408,
@@ -52,8 +53,10 @@ STATUS: dict[type[SandsealError], int] = {
     host.SequencesFull: 503,
     host.NotReady: 503,
     host.Evicted: 503,
+    host.MemberUnavailable: 503,
     host.CircuitOpen: 503,
     http.ConnectionsFull: 503,
+    http.RecordingsFull: 503,
     host.ShuttingDown: 503,
     # The publisher must change the bundle.
     signing.KeyInvalid: 400,

@@ -20,11 +20,11 @@ from sandseal_host.api.connection import BoundedProtocol
 from sandseal_host.api.dataplane import DataPlane
 from sandseal_host.api.direct import DirectCall
 from sandseal_host.api.exchange import Exchange, check_size
+from sandseal_host.api.head import Head, Heads
 from sandseal_host.api.problems import problem
 from sandseal_host.api.routes import Route, match_route
 from sandseal_host.api.streamed import StreamedAnswer
 from sandseal_host.api.tls import Names, certificate_names
-from sandseal_host.api.visit import Visit
 
 _JOINED_BYTES = 64 * 1024  # up to here copying a body behind its head costs less than a second write
 _UNSENT_BYTES = 16 * 1024
@@ -40,10 +40,25 @@ class DataPlaneProtocol(BoundedProtocol):
 
     certificate: Names = ()
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._heads = Heads()
+        self._begun = b""  # the data that a request begins
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, and the names of its client's certificate."""
         self.certificate = certificate_names(transport.get_extra_info("peercert"))
         super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come; a whole request whose head came before is not parsed again."""
+        if self._part == "none" and not self.transport.is_closing():
+            head, body = self._heads.find(data)
+            if head is not None and (call := self._begin_call(head, keep_alive=not self.stopping)):
+                call.start(body)
+                return
+            self._begun = data
+        super().data_received(data)
 
     def on_message_begin(self) -> None:
         """Keep what the parser says of a request; a scope is made only where one is needed."""
@@ -53,15 +68,19 @@ class DataPlaneProtocol(BoundedProtocol):
     def on_headers_complete(self) -> None:
         """Choose the way that a request takes."""
         self.check_head()
-        visit = self._visit()
-        if visit is None:
+        if self.reads_again():
+            return
+        begun, self._begun = self._begun, b""
+        head, keep_alive = self._quick_head(), self.parser.should_keep_alive()
+        call = head and self._begin_call(head, keep_alive and not self.stopping)
+        if head is None or call is None:
             self._make_scope()
             super().on_headers_complete()
             self.cycle.keep_alive &= not self.stopping
-        else:
-            keep_alive = self.parser.should_keep_alive() and not self.stopping
-            call = DirectCall(visit, keep_alive, self._answer_call)
-            self.cycle = self._calling = self._receiving = call
+            return
+        self._receiving = call
+        if begun and keep_alive:
+            self._heads.remember(begun, head)
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -72,12 +91,14 @@ class DataPlaneProtocol(BoundedProtocol):
 
     def on_message_complete(self) -> None:
         """Start a direct call, whose body is complete now; all others have begun with their headers."""
+        if self._again:
+            return
         self.end_request()
         call, self._receiving = self._receiving, None
         if call is None:
             super().on_message_complete()
         else:
-            call.start()
+            call.end()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take back what the client no longer waits for."""
@@ -94,16 +115,26 @@ class DataPlaneProtocol(BoundedProtocol):
         """Write the answer that tells of an error, and close the connection."""
         self._write(problem(error), keep_alive=False)
 
-    def _visit(self) -> Visit | None:
-        """The visit of a request that can be answered without a task."""
-        app, parser = self.app, self.parser
-        busy = self.cycle is not None and not self.cycle.response_complete
-        if busy or self.flow.write_paused or self.expect_100_continue or not isinstance(app, DataPlane):
+    def _quick_head(self) -> Head | None:
+        """The head of a request that may be answered without a task."""
+        parser = self.parser
+        if self.expect_100_continue or not isinstance(self.app, DataPlane):
             return None
         if parser.get_method() != b"POST" or parser.get_http_version() != "1.1" or parser.should_upgrade():
             return None
         route = _route(self.url)
-        return app.endpoint.at_once(route, dict(self.headers), self.certificate) if route else None
+        return self.app.endpoint.quick.read(route, dict(self.headers)) if route else None
+
+    def _begin_call(self, head: Head, keep_alive: bool) -> DirectCall | None:
+        """The call of a request that can be answered without a task now; None for all others."""
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if busy or self.flow.write_paused:
+            return None
+        visit = self.app.endpoint.quick.enter(head, self.certificate)
+        if visit is None:
+            return None
+        self.cycle = self._calling = call = DirectCall(visit, keep_alive, self._answer_call)
+        return call
 
     def _make_scope(self) -> None:
         url, headers, expects = self.url, self.headers, self.expect_100_continue
@@ -160,15 +191,14 @@ class DataPlaneProtocol(BoundedProtocol):
     def _write(self, answer: Answer, keep_alive: bool) -> None:
         body = answer.body
         lines = [_status_line(answer.status)]
-        lines += [b"%b: %b\r\n" % header for header in (*self.server_state.default_headers, *answer.headers)]
-        lines.append(
-            b"content-length: %d\r\n%b" % (answer.size, b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
-        )
+        lines += [b": ".join(field) for field in (*self.server_state.default_headers, *answer.headers)]
+        end = b"\r\n" if keep_alive else b"connection: close\r\n\r\n"
+        lines.append(b"content-length: %d\r\n%b" % (answer.size, end))
+        head = b"\r\n".join(lines)
         if not answer.tail and len(body) <= _JOINED_BYTES:
-            lines.append(body)
-            self.transport.write(b"".join(lines))
+            self.transport.write(head + body)
         else:
-            self.transport.writelines((b"".join(lines), body, *answer.tail))
+            self.transport.writelines((head, body, *answer.tail))
         if not keep_alive:
             self.transport.close()
 
@@ -203,4 +233,4 @@ def _route(url: bytes) -> Route | None:
 @lru_cache(maxsize=64)
 def _status_line(status: int) -> bytes:
     known = {number.value: number.phrase for number in HTTPStatus}
-    return f"HTTP/1.1 {status} {known.get(status, '')}\r\n".encode()
+    return f"HTTP/1.1 {status} {known.get(status, '')}".encode()

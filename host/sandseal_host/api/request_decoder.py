@@ -66,14 +66,18 @@ class RequestDecoder:
                 _remember(self._plans, text, plan)
         return plan.fill(body)
 
-    def decode_raw(self, body: memoryview, *, binary: bool = True) -> Inference:
+    def decode_raw(self, body: memoryview, lead: bytes = b"", *, binary: bool = True) -> Inference:
         """Decode a body that is nothing but the model's only input.
 
         The batch axis is 1, one other axis may be free and follows from the length; a BYTES input gets the body as its
-        one element. `binary` says how the outputs are wanted, since such a request has no place to say it.
+        one element.
+
+        Args:
+            lead: what stood before it: a JSON object with the request's parameters, or nothing.
+            binary: how the outputs are wanted, since such a request has no place to say it.
 
         Raises:
-            RequestInvalid: the model or the length does not allow that.
+            RequestInvalid: the model or the length does not allow that; the lead has other members.
         """
         if len(self.signature.inputs) != 1:
             names = list(self.signature.inputs)
@@ -86,11 +90,18 @@ class RequestDecoder:
         axes: dict[str, int] = {}
         entry = raw_input(spec, body)
         check_shape(spec, entry.shape, axes)
-        return Plan((entry,), axes, self._default, len(body), binary=binary).fill(body)
+        terms = self._led_by(lead) if lead else self._default
+        return Plan((entry,), axes.get("batch", 1), terms, len(body), binary=binary).fill(body)
 
     def decode_generate(self, body: memoryview) -> Inference:
         """Decode a request of the generate extension; raises as `read_generate` does."""
         return read_generate(load_object(bytes(body), limits=self._limits), self.signature, self._default)
+
+    def _led_by(self, lead: bytes) -> Terms:
+        document = load_object(lead, "what stands before the body", self._limits)
+        if others := sorted(set(document) - {"parameters"}):
+            raise RequestInvalid(f"what stands before the body has {others[0][:80]!r}; it may have 'parameters' alone")
+        return read_terms(_member(document, "parameters", dict, _NOTHING), self._default)
 
     def _decode_json(self, text: bytes) -> Inference:
         """A request that is JSON to its end; only the numbers are read when the rest is known."""
@@ -120,7 +131,7 @@ class RequestDecoder:
         inputs, end = self._all_inputs(_member(document, "inputs", list), len(text), axes, booleans)
         return Plan(
             inputs,
-            axes,
+            axes.get("batch", 1),
             read_terms(parameters, self._default),
             end,
             id=_member(document, "id", str, ""),

@@ -61,16 +61,17 @@ class ResponseEncoder:
         """
         entries: list[bytes] = []
         tail: list[Any] = []
+        size = 0
         for tensor, binary in chosen(plan, response.outputs, self._batched):
             if binary:
                 entries.append(self._binary_entry(tensor))
                 tail.append(tensor.data)
+                size += tensor.data.nbytes
             else:
                 entries.append(self._json_entry(tensor))
         start = b'{"id":%b,' % orjson.dumps(plan.id) if plan.id else b"{"
         head = b'%b%b,%b"outputs":[%b]}' % (start, self._names, self._told, b",".join(entries))
         timing = (b"server-timing", server_timing(response.timings))
-        size = sum([data.nbytes for data in tail])
         if not size:
             return Answer(200, head, (JSON_TYPE, self._bundle, timing))
         length = (b"inference-header-content-length", b"%d" % len(head))

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import ceil
 from types import FrameType
 from typing import Any
 
@@ -17,6 +18,8 @@ from sandseal_host.api.tls import TlsFiles
 from sandseal_host.settings import Settings
 
 Application = Callable[..., Awaitable[None]]
+
+_IDLE_S = 75  # of a connection between requests: longer than load balancers keep theirs, whose next one is on its way
 
 
 class _Server(uvicorn.Server):
@@ -122,7 +125,8 @@ async def serve(
         forwarded_allow_ips=settings.trusted_proxies,
         server_header=False,
         date_header=True,
-        timeout_graceful_shutdown=int(settings.drain_s) or None,
+        timeout_keep_alive=_IDLE_S,
+        timeout_graceful_shutdown=ceil(settings.drain_s),
         backlog=2048,
     )
     await _Server(config, listening, stopping).serve()

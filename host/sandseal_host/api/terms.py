@@ -139,6 +139,8 @@ def _step(parameters: Mapping[str, Any]) -> Step | None:
 def _check_own(name: str, value: Any) -> None:
     if type(value) not in _SCALARS:
         raise RequestInvalid(f"parameter {name[:80]!r} must be a number, a boolean or a string", parameter=name[:80])
+    if type(value) is float and not math.isfinite(value):  # which plugins' JSON cannot say
+        raise RequestInvalid(f"parameter {name[:80]!r} is no finite number", parameter=name[:80])
     if type(value) is int and not -(2**63) <= value < 2**64:
         raise RequestInvalid(f"parameter {name[:80]!r} is an integer of over 64 bits", parameter=name[:80])
     if name.startswith(("triton_", "sandseal.")):

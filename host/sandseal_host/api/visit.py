@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
 from time import monotonic
 
 from sandseal_host.api.account import account, verdict
@@ -23,12 +22,10 @@ from sandseal_host.api.terms import check_nonce
 from sandseal_host.errors import UnsupportedRequest
 from sandseal_host.observe.finished import Finished, Observer
 from sandseal_host.registry.tokens import Scope
-from sandseal_host.serving.request import Request, Response
+from sandseal_host.serving.request import Request, Response, request_ids
 from sandseal_signing.variants import Precision
 
 QUICK_BYTES = 256 * 1024  # what is larger is parsed and rendered on a thread, so that others get their turns
-
-request_ids = count(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +60,7 @@ class Visit:
         headers: by lower-case name.
         grant: of whoever asks.
         form: how the request is read and answered.
+        layout: of its body; None where `expect` will tell.
 
     Raises:
         NotPermitted, RateLimited, ModelUnknown, NotReady: it may not enter, or there is nothing to visit.
@@ -80,7 +78,9 @@ class Visit:
     _nonce: str | None
     _timings: Mapping[str, float]
 
-    def __init__(self, edge: Edge, route: Route, headers: Headers, grant: Grant, form: Form) -> None:
+    def __init__(
+        self, edge: Edge, route: Route, headers: Headers, grant: Grant, form: Form, layout: Layout | None = None
+    ) -> None:
         self._arrival = monotonic()
         grant.need(Scope.INFER)
         grant.need_model(route.model)
@@ -90,6 +90,8 @@ class Visit:
         self._model: LiveModel = edge.models.get(route.model, route.version)
         self._prepared = edge.prepared.of(self._model)
         self._class = edge.default_class
+        if layout is not None:
+            self._layout = layout
         self._coding = wanted_coding(headers[b"accept-encoding"]) if b"accept-encoding" in headers else None
 
     @property
@@ -139,7 +141,10 @@ class Visit:
         """Whether `render` may run on the event loop."""
         if self._nonce is not None or self._coding is not None or self._asked.plan.classifies:
             return False
-        return sum([tensor.data.nbytes for tensor in response.outputs]) <= QUICK_BYTES
+        size = 0
+        for tensor in response.outputs:
+            size += tensor.data.nbytes
+        return size <= QUICK_BYTES
 
     def check_streamable(self) -> None:
         """See that the answer can be a stream.
@@ -169,14 +174,14 @@ class Visit:
     def _with_receipt(self, answer: Answer, response: Response, nonce: str) -> Answer:
         receipt = self._edge.receipts.write(
             self._model.bundle_id, self._body, answer.whole(), service_class=self._class, nonce=nonce,
-            skipped=response.skipped,
+            skipped=response.skipped, members=response.members,
         )  # fmt: skip
         return replace(answer, headers=(*answer.headers, (b"sandseal-receipt", receipt)))
 
     def count(self, answer: Answer, came_to: str = "ok") -> Answer:
         """The answer, counted, and with its request's id."""
-        ended = monotonic()
-        self._prepared.meter.count(answer.status, self._class, self._grant.tenant, ended - self._arrival)
+        ended, decode_s = monotonic(), getattr(self, "_timings", {}).get("decode", 0.0)
+        self._prepared.meter.count(answer.status, self._class, self._grant.tenant, ended - self._arrival, decode_s)
         if self._edge.observer is not None:
             self._edge.observer(self._account(answer.status, came_to, ended))
         return repeat_id(answer, self._headers)
@@ -211,10 +216,11 @@ def to_request(
         RateLimited: the grant has used up its pace.
     """
     plan, terms = asked.plan, asked.plan.terms
-    terms.check(precision)
+    if terms.floor is not None:
+        terms.check(precision)
     if grant.pace is not None:
         grant.pace.take(plan.rows)
     return Request(
         next(request_ids), asked.inputs, plan.rows, grant.lower(terms.service_class), grant.tenant, arrival,
-        arrival + min(terms.timeout_s, patience_s), terms.parameters, terms.step,
+        arrival + min(terms.timeout_s, patience_s), terms.parameters, terms.step, grant.models,
     )  # fmt: skip

@@ -66,6 +66,7 @@ class ModelKeeper:
         self._evictions = Evictions(live, notes, settings.drain_s)
         self._ledger = loader.ledger
         self._ledger.give_way = self._evictions.evict
+        loader.find = self.member
         self.state = HostState.STARTING
         self._loop = asyncio.get_running_loop()
         self._changing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -88,6 +89,10 @@ class ModelKeeper:
             return self._live.get(name, version)
         except ModelUnknown as unknown:
             raise self._watch.refusal(name, version) or self._evictions.refusal(name, version) or unknown from None
+
+    def member(self, name: str, bundle_id: str) -> Model:
+        """The live model that a pipeline's step names; of a bundle, where it names one. Raises as `get` does."""
+        return self._live.pinned(name, bundle_id) if bundle_id else self.get(name, None)
 
     def index(self) -> Sequence[ModelEntry]:
         """Every accepted version, loaded or not, and the pending ones."""
@@ -144,10 +149,11 @@ class ModelKeeper:
             load.cancel()
 
     async def stop(self) -> None:
-        """Drain and unload every model; all of them are brought back at the next start."""
+        """Drain and unload every model, pipelines first; all of them are brought back at the next start."""
         self.stopping()
         await asyncio.gather(*self._loading, return_exceptions=True)
-        await asyncio.gather(*map(self._retire, {entry.name for entry in self._live.index()}))
+        for names in (self._live.pipelines(), {entry.name for entry in self._live.index()}):
+            await asyncio.gather(*map(self._retire, names))
         await self._live.settled()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._notes.finish()

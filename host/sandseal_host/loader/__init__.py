@@ -3,7 +3,7 @@
 loader      Loader: vets and loads bundles
 assembly    Assembly: one bundle's sessions and stages, as they are built
 tools       Tools: what every bundle of a host is built with
-built       BuiltModel, BuiltDecoder: what an assembly makes
+built       BuiltModel, BuiltDecoder, BuiltPipeline: what an assembly makes
 """
 
 from sandseal_host.loader.loader import Loader

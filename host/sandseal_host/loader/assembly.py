@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from sandseal_host.errors import ModelInvalid, OperatorError
-from sandseal_host.loader.built import Built, BuiltDecoder, BuiltModel
-from sandseal_host.loader.tools import Tools
+from sandseal_host.loader.built import Built, BuiltDecoder, BuiltModel, BuiltPipeline
+from sandseal_host.loader.tools import STAGE_QUEUES, Tools
 from sandseal_host.runtime.decoder import Decoder
 from sandseal_host.runtime.decoder_signature import DecoderSignature
 from sandseal_host.runtime.device import Device
@@ -20,10 +20,13 @@ from sandseal_host.sandbox.runners import StageRunner
 from sandseal_host.sandbox.text import TextFiles, TextLimits, TextWorker
 from sandseal_host.serving.generation.settings import GenerationSettings
 from sandseal_host.serving.generation.text import Text
+from sandseal_host.serving.generation.tool_calls import call_form
 from sandseal_host.serving.guarded_stage import GuardedStage
+from sandseal_host.serving.pipeline import StepPlugins
 from sandseal_host.stages import LoadStage
 from sandseal_signing.generation import GenerationSpec
 from sandseal_signing.manifest import Manifest, ModelSpec
+from sandseal_signing.pipeline import PipelineSpec
 from sandseal_signing.stage import StageSpec
 from sandseal_signing.variants import VariantSpec
 
@@ -40,6 +43,7 @@ class Assembly:
         folder: holds the weights that are not among them; None where all are.
         devices: one session on each of them; a decoder on the first.
         enter: told of each stage of loading that begins, and of what ends it; see `LoadStages.enter`.
+        bundle_id: of a bundle that was accepted, whose optimised graphs are kept; empty for none.
 
     Raises:
         ModelInvalid: the manifest says something that this host does not know.
@@ -53,6 +57,8 @@ class Assembly:
         folder: Path | None,
         devices: Sequence[Device],
         enter: Callable[..., None] = lambda *_: None,
+        *,
+        bundle_id: str = "",
     ) -> None:
         if manifest.reserved:
             raise ModelInvalid(
@@ -60,7 +66,7 @@ class Assembly:
                 hint="leave these members out, or use a newer host",
             )
         self._tools, self._manifest, self._files, self._folder = tools, manifest, files, folder
-        self._devices, self._enter = devices, enter
+        self._devices, self._enter, self._bundle_id = devices, enter, bundle_id
 
     def need(self, variant: VariantSpec) -> int:
         """The fewest bytes of a device's memory that a variant takes: its file and weights, and a decoder's slots."""
@@ -83,6 +89,8 @@ class Assembly:
         """
         if self._manifest.generation is not None:
             return self._generating(self._manifest.generation, variants[0])
+        if self._manifest.pipeline is not None:
+            return self._chained(self._manifest.pipeline)
         with ExitStack() as undo:
             replicas = self._replicas(variants)
             undo.callback(replicas.close)
@@ -130,12 +138,24 @@ class Assembly:
             settings = tools.rules.generation(self._manifest.name, spec.context)
             decoder = undo.enter_context(self.decoder(spec, variant, settings))
             self._enter(LoadStage.LOADING)
-            limits = TextLimits(memory_mib=tools.settings.plugin_memory_mib)
+            waiting = STAGE_QUEUES * settings.queue.max_requests
+            limits = TextLimits(memory_mib=tools.settings.plugin_memory_mib, max_waiting=waiting)
             files = TextFiles.of(spec, self._files)
             texts = undo.enter_context(TextWorker(self._manifest.name, files, limits))
             logits = self.logits(spec, texts.tokens, texts.special)
             undo.pop_all()
-        return BuiltDecoder(decoder, Text(texts, spec.add_bos), logits)
+        calls = call_form((files.template or b"").decode("utf-8", "replace"))
+        return BuiltDecoder(decoder, Text(texts, settings.queue, spec.add_bos, calls), logits)
+
+    def _chained(self, pipeline: PipelineSpec) -> BuiltPipeline:
+        stages: dict[str, GuardedStage] = {}
+        with ExitStack() as undo:
+            for name, spec in pipeline.stages.items():
+                stages[name] = stage = GuardedStage(self._runner(name, spec, {}), spec)
+                undo.callback(stage.close)
+            undo.pop_all()
+        self._enter(LoadStage.WARMING)  # there is nothing to run: its models are warm, or not there
+        return BuiltPipeline(StepPlugins(stages))
 
     def _replicas(self, variants: Sequence[VariantSpec]) -> Replicas:
         """The first of the variants that loads on all of the devices."""
@@ -156,20 +176,26 @@ class Assembly:
         return Replicas(sessions, variant.precision)
 
     def _session(self, variant: VariantSpec, device: Device) -> Session:
-        model, settings = self._manifest.model.as_variant(variant), self._tools.settings
+        model, tools = self._manifest.model.as_variant(variant), self._tools
+        graph, level = self._files[model.file], tools.rules.optimisation(self._manifest.name)
+        saved = (
+            tools.saved.of(self._bundle_id, model, graph, device, level) if tools.saved and self._bundle_id else None
+        )
         self._enter(LoadStage.LOADING)
         session = Session.open(
             model,
-            self._files[model.file],
+            graph,
             self._external(model),
             device,
             folder=self._folder,
-            threads=settings.threads,
-            max_rows=self._tools.rules.of(self._manifest).max_rows,
-            graphs=settings.cuda_graphs,
+            threads=tools.settings.threads,
+            optimisation=level,
+            max_rows=tools.rules.of(self._manifest).max_rows,
+            graphs=tools.settings.cuda_graphs,
+            saved=saved,
             warming=self._warming,
         )
-        self._tools.ledger.enter(session, (self._manifest.name, self._manifest.version))
+        tools.ledger.enter(session, (self._manifest.name, self._manifest.version))
         return session
 
     def _external(self, model: ModelSpec) -> Mapping[str, bytes]:

@@ -7,6 +7,7 @@ from sandseal_host.runtime.replicas import Replicas
 from sandseal_host.sandbox.runners import StageRunner
 from sandseal_host.serving.generation.text import Text
 from sandseal_host.serving.guarded_stage import GuardedStage
+from sandseal_host.serving.pipeline import StepPlugins
 
 
 class BuiltModel(NamedTuple):
@@ -25,7 +26,13 @@ class BuiltDecoder(NamedTuple):
     logits: StageRunner | None
 
 
-Built = BuiltModel | BuiltDecoder
+class BuiltPipeline(NamedTuple):
+    """A pipeline's own plugins; its models are other bundles'."""
+
+    plugins: StepPlugins
+
+
+Built = BuiltModel | BuiltDecoder | BuiltPipeline
 
 
 def close(built: Built) -> None:

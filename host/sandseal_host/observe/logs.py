@@ -10,6 +10,9 @@ from structlog.typing import FilteringBoundLogger, Processor
 # Libraries that report at `info` what only their own authors want to know.
 _CHATTY = ("alembic", "httpcore", "httpx", "uvicorn")
 
+# What is written whatever else is not worth a line; whether requests get one is a setting of its own.
+_WANTED = ("sandseal.audit", "sandseal.requests")
+
 _SHARED: tuple[Processor, ...] = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
@@ -55,7 +58,8 @@ def configure_logging(*, json: bool, level: str = "info", stream: TextIO = sys.s
     )
     logging.getLogger().handlers[:] = [handler]
     set_log_level(level)
-    logging.getLogger("sandseal.audit").setLevel(logging.INFO)  # whatever else is not worth a line
+    for name in _WANTED:
+        logging.getLogger(name).setLevel(logging.INFO)
 
 
 def log_level() -> str:

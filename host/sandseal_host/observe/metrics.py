@@ -79,7 +79,9 @@ def _numbers(prefix: str, record: Any) -> Iterator[tuple[str, Mapping[str, str],
         elif isinstance(value, Mapping) and field.name.endswith(_HISTOGRAM):
             yield name, {}, (_buckets(value), getattr(record, field.name.removesuffix(_HISTOGRAM) + "_sum"))
         elif isinstance(value, Mapping):
-            yield from ((name, {field.name: str(key)}, (number,)) for key, number in value.items())
+            for key, each in value.items():
+                numbers = _numbers(name, each) if is_dataclass(each) else [(name, {}, (each,))]
+                yield from ((named, {field.name: str(key), **more}, values) for named, more, values in numbers)
         elif is_dataclass(value):
             yield from _numbers(name, value)
 

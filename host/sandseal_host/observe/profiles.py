@@ -107,13 +107,13 @@ class SlowProfiles:
             del frames  # or they would keep everything that functions have in hand
             self._samples.append((monotonic(), before))
             if (finished := self._wanted) is not None:
-                self._keep(finished)
                 self._wanted = None
+                self._keep(finished)
 
     def _keep(self, finished: Finished) -> None:
         document = _document(finished, list(self._samples))
+        self._kept.append(Profile(self._made + 1, time(), finished, document))
         self._made += 1
-        self._kept.append(Profile(self._made, time(), finished, document))
 
 
 def _stack(frame: FrameType | None) -> _Stack:
@@ -147,7 +147,7 @@ class _Track:
 def _document(finished: Finished, samples: list[_Sample]) -> bytes:
     """The samples of a request's time as https://www.speedscope.app/file-format-schema.json has them."""
     tracks: dict[int, _Track] = {}
-    within = [s for s in samples if finished.arrived <= s[0] <= finished.ended + 2 * _PERIOD_S]
+    within = [s for s in samples if finished.arrived <= s[0]]  # the newest one was taken just after it had ended
     at = within[0][0] - _PERIOD_S if within else 0.0
     for now, stacks in within:
         for thread, stack in stacks.items():

@@ -33,8 +33,12 @@ class ModelMeter:
         self.buckets = [0] * (len(BUCKETS_S) + 1)
         self.seconds = 0.0
 
-    def count(self, status: int, service_class: str, tenant: str, seconds: float) -> None:
-        """Count an answer of this HTTP status, class and tenant that took so long."""
+    def count(self, status: int, service_class: str, tenant: str, seconds: float, decode_s: float = 0.0) -> None:
+        """Count an answer of this HTTP status, class and tenant that took so long.
+
+        Args:
+            decode_s: of the seconds, those after a text's first token, which is what has a target.
+        """
         key = (status, service_class, tenant)
         try:
             self.answers[key] += 1
@@ -42,7 +46,7 @@ class ModelMeter:
             if len(self.answers) >= _MAX_KEYS:
                 key = (status, service_class, _OTHERS)
             self.answers[key] = self.answers.get(key, 0) + 1
-        if seconds > self._targets.get(service_class, inf):
+        if seconds - decode_s > self._targets.get(service_class, inf):
             self.late[key] += 1
         self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
         self.seconds += seconds

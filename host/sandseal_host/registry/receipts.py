@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from sandseal_host.registry.log import TransparencyLog
 from sandseal_signing.bundle import Bundle
@@ -30,9 +31,8 @@ class ReceiptDesk:
     def know(self, bundle: Bundle) -> None:
         """Remember the plugins of a bundle that will answer."""
         digests = {resource.name: resource.digest for resource in bundle.statement.resources}
-        manifest = bundle.manifest
-        stages = {"pre": manifest.pre, "logits": manifest.logits, "post": manifest.post}
-        self._plugins[bundle.id.hex] = {name: digests[stage.plugin] for name, stage in stages.items() if stage}
+        stages = bundle.manifest.stages_by_name
+        self._plugins[bundle.id.hex] = {name: digests[stage.plugin] for name, stage in stages.items()}
 
     def write(
         self,
@@ -43,6 +43,7 @@ class ReceiptDesk:
         service_class: str,
         nonce: str,
         skipped: Collection[str] = (),
+        members: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
         """The receipt for one answer, as one line of ASCII; hashes, so call it from a thread.
 
@@ -51,6 +52,7 @@ class ReceiptDesk:
             request, response: the bodies without content coding.
             nonce: the client's, checked by `is_nonce`.
             skipped: stages that this answer did without.
+            members: of a pipeline, the ids of the bundles whose models took part, by step.
         """
         receipt = Receipt(
             bundle=Digest(bundle_id),
@@ -61,5 +63,6 @@ class ReceiptDesk:
             service_class=service_class,
             nonce=nonce,
             log=self._log.state,
+            members={step: Digest(member) for step, member in members.items()},
         )
         return make_receipt(receipt, self._key)

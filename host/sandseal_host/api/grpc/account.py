@@ -10,6 +10,7 @@ from grpc.aio import ServicerContext
 from sandseal_host.api.account import account, verdict
 from sandseal_host.api.prepared import Prepared
 from sandseal_host.api.problems import status_of
+from sandseal_host.api.response_encoder import server_timing
 from sandseal_host.api.visit import Edge
 from sandseal_host.errors import ClientGone
 from sandseal_signing.errors import SandsealError
@@ -30,6 +31,10 @@ class CallAccount:
         self.service_class = edge.default_class
         self.timings: Mapping[str, float] = {}
 
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What is said beside an answer, as REST has it in headers: who made it, and how long each stage took."""
+        return ("sandseal-bundle", self.prepared.bundle), ("server-timing", server_timing(self.timings).decode())
+
     @contextmanager
     def kept(self, context: ServicerContext, own_id: str) -> Iterator[None]:
         """Count and tell how what is done meanwhile ends.
@@ -49,8 +54,8 @@ class CallAccount:
             status, came_to = 499, ClientGone.code
             raise
         finally:
-            ended = monotonic()
-            self.prepared.meter.count(status, self.service_class, self._tenant, ended - self.arrived)
+            ended, decode_s = monotonic(), self.timings.get("decode", 0.0)
+            self.prepared.meter.count(status, self.service_class, self._tenant, ended - self.arrived, decode_s)
             if self._edge.observer is not None:
                 told = account(
                     self.prepared, headers_of(context), own_id,

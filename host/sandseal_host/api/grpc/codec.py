@@ -65,7 +65,7 @@ def decode(message: Message, signature: Signature, default: Terms) -> Inference:
     terms = read_terms(_values(message.parameters), default)
     if terms.nonce is not None:
         raise UnsupportedRequest("receipts are about HTTP bodies", hint="ask for the receipt through REST")
-    plan = Plan((), axes, terms, 0, id=message.id, outputs=_outputs(signature, message.outputs))
+    plan = Plan((), axes.get("batch", 1), terms, 0, id=message.id, outputs=_outputs(signature, message.outputs))
     return Inference(signature.in_order(found), plan)
 
 

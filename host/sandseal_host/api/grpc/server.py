@@ -10,6 +10,7 @@ from sandseal_host.errors import SettingsInvalid
 _KEEPALIVE_MS = 60_000
 _IDLE_MS = 600_000  # of a connection without calls
 _CALLS = 1_000  # of one connection
+_MAX_MESSAGE = 2**31 - 1  # bytes, which is all that protobuf takes
 
 
 async def serve_grpc(
@@ -28,7 +29,7 @@ async def serve_grpc(
     """
     limits = endpoint.settings
     options = (
-        ("grpc.max_receive_message_length", limits.max_body_bytes),
+        ("grpc.max_receive_message_length", min(limits.max_body_bytes, _MAX_MESSAGE)),
         ("grpc.max_metadata_size", limits.max_head_bytes),
         ("grpc.absolute_max_metadata_size", limits.max_head_bytes),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),  # finds connections out whose other end is gone

@@ -1,64 +1,42 @@
 """The protocol's calls, answered by the same models, tokens and checks as the REST endpoint's."""
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypeVar
-from urllib.parse import quote, unquote
 
 from google.protobuf.json_format import ParseDict
-from google.protobuf.message import DecodeError
 from grpc import RpcMethodHandler, stream_stream_rpc_method_handler, stream_unary_rpc_method_handler
 from grpc.aio import ServicerContext
 
-from sandseal_host.api.audit import note_act
 from sandseal_host.api.endpoint import Endpoint
 from sandseal_host.api.errors import TooSlow
 from sandseal_host.api.generation import begin, infer, text_response
 from sandseal_host.api.grant import Grant
 from sandseal_host.api.grpc import messages
 from sandseal_host.api.grpc.account import CallAccount, headers_of
+from sandseal_host.api.grpc.asked import Asked, address_of, certificate_of, parsed, quick_or_apart
 from sandseal_host.api.grpc.codec import decode, encode
+from sandseal_host.api.grpc.control import ControlCalls
 from sandseal_host.api.grpc.messages import Message
 from sandseal_host.api.grpc.status import abort, explain
 from sandseal_host.api.grpc.stream import AnswerStream, Put
 from sandseal_host.api.inference import Plan
-from sandseal_host.api.metadata import SERVER, index_entry
+from sandseal_host.api.metadata import SERVER
 from sandseal_host.api.ports import HostState, LiveModel
 from sandseal_host.api.request_id import REQUEST_ID, given_id
 from sandseal_host.api.routes import read_version
 from sandseal_host.api.terms import Terms
-from sandseal_host.api.tls import Names
-from sandseal_host.api.visit import QUICK_BYTES, to_request
-from sandseal_host.errors import ClientGone, NotReady, RequestInvalid, UnsupportedRequest
+from sandseal_host.api.visit import to_request
+from sandseal_host.errors import ClientGone, NotReady, UnsupportedRequest
 from sandseal_host.registry.tokens import Scope
 from sandseal_host.serving.request import CLASSES, Request
-from sandseal_signing.errors import SandsealError
 
 SERVICE = "inference.GRPCInferenceService"
 
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A message from somebody who was let in.
-
-    Args:
-        message: as parsed.
-        size: bytes that it had.
-        grant: of the caller.
-        context: of the call.
-    """
-
-    message: Message
-    size: int
-    grant: Grant
-    context: ServicerContext
-
-
+_SHARED_MEMORY = [
+    f"{kind}SharedMemory{act}" for kind in ("System", "Cuda") for act in ("Status", "Register", "Unregister")
+]
 _Call = Callable[[Asked], Awaitable[Message]]
-_Result = TypeVar("_Result")
 
 
 class InferenceService:
@@ -81,9 +59,7 @@ class InferenceService:
             "ModelConfig": self._config,
             "ModelStatistics": self._statistics,
             "ModelInfer": self._infer,
-            "RepositoryIndex": self._index,
-            "RepositoryModelLoad": self._load,
-            "RepositoryModelUnload": self._unload,
+            **ControlCalls(self._endpoint).calls(),
         }
         return {
             "ServerLive": _open(self._live),
@@ -91,6 +67,7 @@ class InferenceService:
             "ModelStreamInfer": stream_stream_rpc_method_handler(
                 self._stream, None, messages.ModelStreamInferResponse.SerializeToString
             ),
+            **{name: _open(_refuse_sharing) for name in _SHARED_MEMORY},
             **{name: self._admitted(name, call) for name, call in calls.items()},
         }
 
@@ -103,7 +80,7 @@ class InferenceService:
                 await _repeat_id(context)
                 grant = await self._admit(context)
                 sent = await self._first(requests)
-                return await call(Asked(await _parsed(form, sent), len(sent), grant, context))
+                return await call(Asked(await parsed(form, sent), len(sent), grant, context))
             except Exception as error:
                 return await abort(context, error)
 
@@ -140,7 +117,7 @@ class InferenceService:
             model = self._endpoint.models.get(message.name, read_version(message.version))
         except NotReady:
             return messages.ModelReadyResponse(ready=False)
-        return messages.ModelReadyResponse(ready=model.impediment() is None)
+        return messages.ModelReadyResponse(ready=model.impediment(asked.grant.models) is None)
 
     async def _model(self, asked: Asked) -> Message:
         asked.grant.need_model(asked.message.name)
@@ -152,55 +129,21 @@ class InferenceService:
         name = asked.message.name
         asked.grant.need_model(name)
         config = self._endpoint.config(name, read_version(asked.message.version))
-        return ParseDict({"config": config}, messages.ModelConfigResponse())
+        # It has no fields for sequences, caches and pipelines.
+        return ParseDict({"config": config}, messages.ModelConfigResponse(), ignore_unknown_fields=True)
 
     async def _statistics(self, asked: Asked) -> Message:
         version = read_version(asked.message.version)
         statistics = self._endpoint.statistics(asked.grant, asked.message.name, version)
         return ParseDict(statistics, messages.ModelStatisticsResponse())
 
-    async def _index(self, asked: Asked) -> Message:
-        lines = [index_entry(entry) for entry in self._endpoint.models.index() if asked.grant.sees(entry.name)]
-        return messages.RepositoryIndexResponse(
-            models=[
-                messages.RepositoryIndexResponse.ModelIndex(**line)
-                for line in lines
-                if not asked.message.ready or line["state"] == "READY"
-            ]
-        )
-
-    async def _load(self, asked: Asked) -> Message:
-        await self._operate("load", asked, set(), self._endpoint.lifecycle.load)
-        return messages.RepositoryModelLoadResponse()
-
-    async def _unload(self, asked: Asked) -> Message:
-        await self._operate("unload", asked, {"unload_dependents"}, self._endpoint.lifecycle.unload)
-        return messages.RepositoryModelUnloadResponse()
-
-    async def _operate(self, verb: str, asked: Asked, known: set[str], act: Callable[..., Awaitable[None]]) -> None:
-        name, outcome = asked.message.model_name, "no answer"
-        try:
-            self._check_operation(asked.message, asked.grant, known)
-            await act(name, None, wait=True)
-            outcome = "OK"
-        except SandsealError as error:
-            outcome = error.code
-            raise
-        finally:
-            note_act(f"gRPC {verb} {quote(name)[:128]}", asked.grant, _address(asked.context.peer()), outcome)
-
-    def _check_operation(self, asked: Message, grant: Grant, known: set[str]) -> None:
-        grant.need(Scope.OPERATE)
-        if unknown := sorted(asked.parameters.keys() - known):
-            raise UnsupportedRequest(
-                f"parameters {unknown} are not for this host: what runs is what was signed",
-                hint="to change a model, push a new bundle",
-                unknown=unknown,
-            )
-        grant.need_model(asked.model_name)
-
     async def _infer(self, asked: Asked) -> Message:
         told, model = self._enter(asked)
+        answer = await self._answer(asked, told, model)
+        asked.context.set_trailing_metadata(told.metadata())
+        return answer
+
+    async def _answer(self, asked: Asked, told: CallAccount, model: LiveModel) -> Message:
         with told.kept(asked.context, asked.message.id):
             model, request, plan = await self._bind(asked, told, model)
             response = await infer(model, request)
@@ -231,12 +174,12 @@ class InferenceService:
         """The model that serves now, and what to ask of it in this same turn of the loop."""
         endpoint, message = self._endpoint, asked.message
         signature = told.prepared.decoder.signature
-        inference = await _quick_or_apart(asked.size, decode, message, signature, self._default)
+        inference = await quick_or_apart(asked.size, decode, message, signature, self._default)
         current = endpoint.models.get(message.model_name, read_version(message.model_version))
         if current is not model:  # it was replaced while a thread read the message
             told.prepared = endpoint.edge.prepared.of(current)
             inference = decode(message, told.prepared.decoder.signature, self._default)
-        request = to_request(inference, model.precision, asked.grant, told.arrived, patience_s=_patience(asked.context))
+        request = to_request(inference, model.precision, asked.grant, told.arrived, patience_s=asked.patience_s)
         told.service_class, told.asked = request.service_class.name, monotonic()
         return current, request, inference.plan
 
@@ -262,14 +205,14 @@ class InferenceService:
 
         message = messages.ModelInferRequest()
         try:
-            message = await _parsed(messages.ModelInferRequest, sent)
+            message = await parsed(messages.ModelInferRequest, sent)
             message.parameters.pop("triton_enable_empty_final_response", None)  # the last one says that it is
             grant = await self._admit(context)  # again: it may have been taken back
             asked = Asked(message, len(sent), grant, context)
             if self._generates(message, grant):
                 await self._generate(asked, put_answer)
             else:
-                await put_answer(await self._infer(asked))
+                await put_answer(await self._answer(asked, *self._enter(asked)))
         except Exception as error:
             failed = messages.ModelInferResponse(id=message.id, model_name=message.model_name)
             await put(messages.ModelStreamInferResponse(error_message=explain(error).text, infer_response=failed))
@@ -289,7 +232,7 @@ class InferenceService:
         found = [value for name, value in context.invocation_metadata() or () if name == "authorization"]
         header = None if not found else found[-1] if isinstance(found[-1], bytes) else found[-1].encode()
         door = self._endpoint.door
-        return await door.admit(header, _address(context.peer()), _certificate(context))
+        return await door.admit(header, address_of(context), certificate_of(context))
 
 
 def _open(call: Callable[[object, ServicerContext], Awaitable[Message]]) -> RpcMethodHandler:
@@ -297,38 +240,12 @@ def _open(call: Callable[[object, ServicerContext], Awaitable[Message]]) -> RpcM
     return stream_unary_rpc_method_handler(call, None, lambda reply: reply.SerializeToString())
 
 
-async def _parsed(form: Any, sent: bytes) -> Message:
-    try:
-        return await _quick_or_apart(len(sent), form.FromString, sent)
-    except DecodeError as error:
-        raise RequestInvalid(f"the message is no {form.DESCRIPTOR.name}", hint="use the protocol's own file") from error
-
-
-async def _quick_or_apart(size: int, work: Callable[..., _Result], *arguments: Any) -> _Result:
-    """Work on a message: on a thread where that is large, so that others get their turns."""
-    return await asyncio.to_thread(work, *arguments) if size > QUICK_BYTES else work(*arguments)
+async def _refuse_sharing(_: object, context: ServicerContext) -> Message:
+    refusal = UnsupportedRequest("this host shares no memory with its clients", hint="send tensors in the message")
+    return await abort(context, refusal)
 
 
 async def _repeat_id(context: ServicerContext) -> None:
     """Send back the id that a client gave its call."""
     if (given := given_id(headers_of(context))) is not None:
         await context.send_initial_metadata(((REQUEST_ID.decode(), given.decode()),))
-
-
-def _patience(context: ServicerContext) -> float:
-    """Seconds that the caller still waits."""
-    left = context.time_remaining()
-    return math.inf if left is None else left
-
-
-def _certificate(context: ServicerContext) -> Names:
-    """The names of the client's certificate."""
-    found = context.auth_context()
-    kinds = ("x509_common_name", "x509_subject_alternative_name")
-    return tuple(name.decode("utf-8", "replace") for kind in kinds for name in found.get(kind, ()))
-
-
-def _address(peer: str) -> str:
-    """The address in gRPC's name of a peer, such as `ipv4:127.0.0.1:50000`."""
-    kind, _, rest = unquote(peer).partition(":")
-    return rest.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else peer
