@@ -72,7 +72,7 @@ def test_plain_http_without_content_type_infers(host: RunningHost, expected) -> 
         gzip.compress(json.dumps(body).encode()),
         {"Authorization": f"Bearer {host.token}", "Content-Encoding": "gzip"},
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         document = json.load(answer)
         assert "run;dur=" in answer.headers["Server-Timing"]
         assert len(answer.headers["Sandseal-Bundle"]) == 64
@@ -102,7 +102,7 @@ def test_unknown_model_and_missing_token(host: RunningHost) -> None:
         client.infer("acme.nothing", {"x": ROWS})
     assert refusal.value.status == 404
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(f"{host.url}/v2/models/acme.mlp", timeout=30)
+        urllib.request.urlopen(f"{host.url}/v2/models/acme.mlp", timeout=60)
 
 
 def test_tritonclient_over_grpc(publisher, start) -> None:
@@ -119,7 +119,7 @@ def test_tritonclient_over_grpc(publisher, start) -> None:
             answers = [client.infer("acme.mlp", [tensor], headers=headers).as_numpy("y") for _ in range(50)]
             assert client.is_server_ready()
             host.process.terminate()
-            assert host.process.wait(20) == 0
+            assert host.process.wait(120) == 0
     for answer in answers:
         np.testing.assert_allclose(answer, expected, rtol=1e-6)
 

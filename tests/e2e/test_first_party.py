@@ -63,8 +63,8 @@ def test_lines_read_as_rapidocr_reads_them(ask: Client, tmp_path: Path) -> None:
     lines = [("Sandseal runs nothing unsigned", 24), ("Total: 1,234.56 EUR", 40), ("plugin", 60), ("a b c 1 2 3", 20)]
     for name, (text, score) in ask_oracle("text_lines", tmp_path, lines).items():
         outputs = ask.call("demo.text-recognition", (tmp_path / name).read_bytes())["outputs"]
-        assert outputs["text"] == [text]
-        assert outputs["score"] == pytest.approx([score], abs=1e-4)
+        assert outputs["text"] == text
+        assert outputs["score"] == pytest.approx(score, abs=1e-4)
 
 
 def test_embeddings_are_those_of_hugging_face_s_tokens(ask: Client, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_host_that_is_told_to_stop_answers_all_that_it_was_asked(host) -> None
     host.process.terminate()
     for thread in threads:
         thread.join()
-    assert host.process.wait(30) == 0
+    assert host.process.wait(120) == 0
     assert {type(error) for error in ended} == {NotConnected}
     assert set(answers) == {(1, 10)}
 
@@ -124,7 +124,7 @@ def test_killed_at_any_moment_of_an_upload_or_load_it_loses_and_corrupts_nothing
             except HostUnreachable:
                 pass
             killer.join()
-            host.process.wait(30)
+            host.process.wait(120)
             asking.join()
     assert not failures
     with start() as host:

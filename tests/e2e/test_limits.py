@@ -21,6 +21,7 @@ from sandseal_sdk.errors import HostFailed
 from sandseal_sdk.hosts.seal_index import SealIndex
 from support.hosts import RunningHost, running_host
 from support.onnx_models import mlp
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ class Setting:
         self, stack: ExitStack, path: str, length: int, start: bytes = b"", method: str = "POST"
     ) -> socket.socket:
         """A request whose body stands still after its start."""
-        peer = stack.enter_context(closing(socket.create_connection(("127.0.0.1", self.host.port), timeout=20)))
+        peer = stack.enter_context(closing(socket.create_connection(("127.0.0.1", self.host.port), timeout=60)))
         head = f"{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {self.host.token}\r\n"
         peer.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + start)
         return peer
@@ -99,9 +100,11 @@ def headers(at: Setting, stack: ExitStack) -> httpx.Response:
 
 
 def connections(at: Setting, stack: ExitStack) -> httpx.Response:
-    for _ in range(24):
-        at.begin(stack, INFER, 10)
-    return httpx.get(f"{at.host.url}/v2/health/live")
+    def fill() -> None:
+        for _ in range(24):
+            at.begin(stack, INFER, 10)
+
+    return beside(fill, lambda: httpx.get(f"{at.host.url}/v2/health/live"))
 
 
 def slow(at: Setting, stack: ExitStack) -> bytes:
@@ -155,8 +158,8 @@ def offered_bundle(at: Setting, stack: ExitStack) -> httpx.Response:
 
 
 def beside(begin: Callable[[], object], ask: Callable[[], httpx.Response]) -> httpx.Response:
-    """What is asked while something else, which takes a while to begin, stands still."""
-    for wait_s in (0.1, 0.2, 0.4, 0.8):
+    """What is asked while something else stands still, which takes a while to begin, and is not kept for long."""
+    for wait_s in (0.1, 0.2, 0.4, 0.8) * 5:
         begin()
         time.sleep(wait_s)
         if (answer := ask()).status_code == 503:
@@ -206,7 +209,7 @@ def at(lasting) -> Iterator[Setting]:
     with running_host(lasting.trust, lasting.folder / "data", settings) as host:
         with host.client() as client:
             client.push(lasting.seal(mlp()))
-        with httpx.Client(base_url=host.url, headers={"authorization": f"Bearer {host.token}"}, timeout=30) as web:
+        with httpx.Client(base_url=host.url, headers={"authorization": f"Bearer {host.token}"}, timeout=60) as web:
             yield Setting(host, web, *seals)
 
 
@@ -232,26 +235,26 @@ def test_whoever_passes_a_limit_is_told(at, setting, exceed, status, code):
 
 
 def test_calls_over_grpc(at):
-    port = re.search(r"gRPC on port (\d+)", at.host.log.read_text())[1]
     end, token = threading.Event(), (("authorization", f"Bearer {at.host.token}"),)
     service, alone = "/inference.GRPCInferenceService", [("grpc.use_local_subchannel_pool", 1)]
-    with (
-        grpc.insecure_channel(f"127.0.0.1:{port}", alone) as channel,
-        grpc.insecure_channel(f"127.0.0.1:{port}", alone) as other,
-    ):
-        stream = channel.stream_stream(f"{service}/ModelStreamInfer")
-        held = [stream(iter(end.wait, True), metadata=token, timeout=30) for _ in range(SMALL["MAX_CONNECTIONS"])]
-        refused = None
-        for _ in range(100):  # a call takes a while to begin
+    address = f"127.0.0.1:{at.host.grpc_port}"
+    with grpc.insecure_channel(address, alone) as channel, grpc.insecure_channel(address, alone) as other:
+        stream, live = channel.stream_stream(f"{service}/ModelStreamInfer"), other.unary_unary(f"{service}/ServerLive")
+        held = []
+
+        def refused() -> bool:
+            if not any(call.is_active() for call in held):  # each has a second to send its message
+                held[:] = [stream(iter(end.wait, True), metadata=token) for _ in range(SMALL["MAX_CONNECTIONS"])]
             try:
-                other.unary_unary(f"{service}/ServerLive")(b"", timeout=5)
+                live(b"", timeout=60)
             except grpc.RpcError as error:
-                refused = error.code()
-                break
+                return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            return False
+
+        wait_until(refused)
         end.set()
         for call in held:
             call.cancel()
-    assert refused is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_client_that_does_not_read_is_cut_off(at):
@@ -264,18 +267,18 @@ def test_a_client_that_does_not_read_is_cut_off(at):
 
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.settimeout(30)
+        deaf.settimeout(60)
         deaf.connect(("127.0.0.1", at.host.port))
         with pytest.raises(ConnectionError):
             send_for_ever(deaf)
 
 
 def test_the_disk_s_reserve(lasting):
-    settings = {"SANDSEAL_DISK_RESERVE_MIB": str(1 << 40)}
+    seal, settings = lasting.seal(mlp()), {"SANDSEAL_DISK_RESERVE_MIB": "1000000000"}
     with running_host(lasting.trust, lasting.folder / "full", settings) as host, host.client() as client:
         for push in (client.push, client.push_offer):
             with pytest.raises(HostFailed) as refused:
-                push(lasting.folder / "acme.mlp-1.seal")
+                push(seal)
             assert refused.value.code == "store_failed"
         assert client.bundles() == []
 

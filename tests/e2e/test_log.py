@@ -48,7 +48,7 @@ def kinds(seen: audit.Look) -> list[Kind]:
 def run(*words: str, **environment: str) -> subprocess.CompletedProcess:
     """The command line."""
     command = [sys.executable, "-m", "sandseal_sdk", *words]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=300)
 
 
 def test_what_happens_is_logged_and_proven_at_once(start, publisher, data) -> None:
@@ -81,7 +81,7 @@ def test_killed_in_the_middle_the_log_goes_on_and_misses_nothing_that_was_answer
             with suppress(HostUnreachable):
                 answered.add(Digest(client.push(publisher.seal(mlp((128, 16 * version, 10)), version=version))["id"]))
             host.process.send_signal(signal.SIGKILL)
-            host.process.wait(30)
+            host.process.wait(120)
     with start() as host:
         host.wait_ready()
         assert answered <= {entry.subject.bundle for entry in look(host, state).entries if entry.kind is Kind.ACCEPT}

@@ -2,8 +2,7 @@
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from e2e.conftest import Publisher
 from support.hosts import RunningHost, running_host
 from support.living_host import adding
+from support.waiting import wait_until
 
 collector = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs the extra 'traces'"
@@ -85,15 +85,6 @@ def answers(host: RunningHost) -> list[httpx.Response]:
         ]
 
 
-def wait_for(seen: Callable[[], Any]) -> Any:
-    """What comes a little later."""
-    until = time.monotonic() + 20
-    while not (found := seen()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return found
-
-
 def test_the_second_answer_is_the_first_one(answers: list[httpx.Response]) -> None:
     assert [answer.json()["outputs"][0]["data"] for answer in answers] == [[2, 3]] * 2
     timings = [[entry.split(";")[0] for entry in a.headers["server-timing"].split(", ")] for a in answers]
@@ -126,8 +117,12 @@ def test_statistics_tell_hits_and_misses(host: RunningHost, answers: list[httpx.
 
 
 def test_each_request_has_its_line(host: RunningHost, answers: list[httpx.Response]) -> None:
-    lines = [json.loads(line) for line in host.log.read_text().splitlines() if line.startswith("{")]
-    told = [line for line in lines if line["logger"] == "sandseal.requests"]
+    def requests() -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in host.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["logger"] == "sandseal.requests"]
+
+    wait_until(lambda: len(requests()) >= 2)
+    told = requests()
     assert [(line["request_id"], line["trace_id"], line["verdict"]) for line in told] == [
         ("r1", TRACE, "ok"),
         ("r2", TRACE, "ok"),
@@ -136,7 +131,7 @@ def test_each_request_has_its_line(host: RunningHost, answers: list[httpx.Respon
 
 
 def test_spans_reach_a_collector(spans: Collector, answers: list[httpx.Response]) -> None:
-    wait_for(lambda: sum(span.name == "request" for span in spans.spans) == 2)
+    wait_until(lambda: sum(span.name == "request" for span in spans.spans) == 2)
     names = sorted(span.name for span in spans.spans)
     assert names == ["cache-hit", "cache-miss", "queue", "request", "request", "run"]
     assert {span.trace_id.hex() for span in spans.spans} == {TRACE}
@@ -144,7 +139,7 @@ def test_spans_reach_a_collector(spans: Collector, answers: list[httpx.Response]
 
 def test_a_slow_request_leaves_a_profile(host: RunningHost, answers: list[httpx.Response]) -> None:
     with host.client() as client:
-        kept = wait_for(lambda: json.loads(client.get("/v1/profiles"))["profiles"])
+        kept = wait_until(lambda: json.loads(client.get("/v1/profiles"))["profiles"])
         assert (kept[0]["model"], kept[0]["request_id"]) == (NAME, "r1")
         document = json.loads(client.get(f"/v1/profiles/{kept[0]['id']}"))
     assert "MainThread" in [profile["name"] for profile in document["profiles"]]

@@ -74,7 +74,7 @@ def test_a_push_goes_on_after_the_host_and_the_client_were_killed(start, publish
         with Client(f"http://127.0.0.1:{proxy.port}", host.token) as client, pytest.raises(HostUnreachable):
             push(client, seal, patience=Patience(tries=1))
         host.process.send_signal(signal.SIGKILL)
-        host.process.wait(30)
+        host.process.wait(120)
     with start() as host, cutting_proxy(host.port, []) as proxy:
         with Client(f"http://127.0.0.1:{proxy.port}", host.token) as client:
             assert client.push_offer(seal)["name"] == "acme.large"

@@ -54,6 +54,8 @@ def test_everything_is_as_the_document_says(publisher, tmp_path):
             "coverage,fuzzing",
             "-n",
             EXAMPLES,
+            "--request-timeout",
+            "120",
         ]
         command += ["--seed", "1", "--continue-on-failure", "--no-color", "--warnings", "off"]
         ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=900)

@@ -11,14 +11,12 @@ import httpx
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import helper
 
 from e2e.conftest import Publisher
 from sandseal_sdk.errors import HostRefused
-from sandseal_signing.tensor import DataType
 from support.first_party import model
 from support.hosts import RunningHost, running_host
-from support.onnx_models import OnnxModel, build
+from support.onnx_models import OnnxModel, summing
 
 http = pytest.importorskip("tritonclient.http", reason="needs tritonclient[http]")
 grpc = pytest.importorskip("tritonclient.grpc", reason="needs tritonclient[grpc]")
@@ -26,19 +24,11 @@ grpc = pytest.importorskip("tritonclient.grpc", reason="needs tritonclient[grpc]
 pytestmark = pytest.mark.slow
 
 SUM, SPEECH = "acme.sum", "acme.speech"
-ROW = ("batch", 1)
 ONE = {"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1]}
 
 
 def authorised(host: RunningHost) -> dict[str, str]:
     return {"authorization": f"Bearer {host.token}"}
-
-
-def summing() -> OnnxModel:
-    """y = next = sum + x, FP32 [batch, 1]."""
-    nodes = [helper.make_node("Add", ["sum", "x"], ["next"]), helper.make_node("Identity", ["next"], ["y"])]
-    tensors = [[(name, DataType.FP32, ROW) for name in side] for side in (("sum", "x"), ("y", "next"))]
-    return build(nodes, *tensors)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +37,7 @@ def host(lasting: Publisher, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with running_host(lasting.trust, tmp_path_factory.mktemp("sequences") / "data", settings) as running:
         with running.client() as client:
             state = [{"input": "sum", "output": "next"}]
-            client.push(lasting.seal(summing(), SUM, model_members={"state": state}))
+            client.push(lasting.seal(summing(1), SUM, model_members={"state": state}))
         yield running
 
 
@@ -100,7 +90,7 @@ def test_a_stream_of_steps_keeps_their_order(host: RunningHost) -> None:
         for number in range(20):
             flags = {"sequence_start": number == 0, "sequence_end": number == 19}
             client.async_stream_infer(SUM, [tensor], sequence_id=3, **flags)
-        found = [answers.get(timeout=20) for _ in range(20)]
+        found = [answers.get(timeout=60) for _ in range(20)]
         client.stop_stream()
     assert [error for _, error in found if error] == []
     assert [float(answer.as_numpy("y")[0, 0]) for answer, _ in found] == list(range(1, 21))

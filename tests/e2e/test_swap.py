@@ -4,7 +4,6 @@ SWAP_SECONDS makes it longer than the 20 s that CI has.
 """
 
 import os
-import re
 import threading
 import time
 from collections import Counter
@@ -47,7 +46,7 @@ class Load:
     def stop(self) -> None:
         self._over.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(120)
 
     def _ask(self, host: RunningHost, face: "Face") -> None:
         try:
@@ -75,9 +74,7 @@ def over_rest(host: RunningHost) -> Iterator[Ask]:
 
 @contextmanager
 def over_grpc(host: RunningHost) -> Iterator[Ask]:
-    match = re.search(r"gRPC on port (\d+)", host.log.read_text())
-    assert match
-    with grpc.InferenceServerClient(f"127.0.0.1:{match[1]}") as client:
+    with grpc.InferenceServerClient(f"127.0.0.1:{host.grpc_port}") as client:
         yield _asking(grpc, client, {"authorization": f"Bearer {host.token}"})
 
 
@@ -114,7 +111,7 @@ def test_a_model_is_swapped_every_second_and_no_request_fails(start, publisher: 
             load.ask(host, face)
         began, swaps, newest = time.monotonic(), 0, 1
         try:
-            while time.monotonic() < began + SECONDS and not load.failures:
+            while (time.monotonic() < began + SECONDS or swaps < 7) and not load.failures:
                 swaps += 1
                 if swaps % 3:
                     client.load(NAME, 1 + swaps % newest)  # versions that were there before, newer and older
@@ -126,7 +123,6 @@ def test_a_model_is_swapped_every_second_and_no_request_fails(start, publisher: 
         finally:
             load.stop()
         assert load.failures == []
-        assert swaps >= SECONDS / 3  # a push takes its time on a busy machine
         assert {face for face, _ in load.answers} == {"over_rest", "over_grpc", "over_json"}
         assert len({version for _, version in load.answers}) > 2
         assert [m["state"] for m in client.models() if m["name"] == NAME].count("READY") == 1

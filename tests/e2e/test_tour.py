@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Path:
 
 def post(url: str, body: bytes, token: str | None = None) -> dict:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60) as answer:
         return json.load(answer)
 
 

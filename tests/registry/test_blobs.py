@@ -115,14 +115,14 @@ def test_an_upload_cannot_find_a_blob_there_while_it_is_being_swept(store):
         return digests
 
     def upload() -> None:
-        assert asked.wait(10)
+        assert asked.wait(60)
         deposit(store)
         answered.set()
 
     uploader = threading.Thread(target=upload)
     uploader.start()
     store.sweep(slowly)
-    uploader.join(10)
+    uploader.join(60)
     assert store.has(resource().digest)
 
 

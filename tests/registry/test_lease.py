@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from sandseal_host.registry.lease import Lease, LeaseRefused
 from support.leases import listening, needs_leases
+from support.waiting import wait_until
 
 pytestmark = needs_leases
 
@@ -31,14 +31,11 @@ def test_a_writer_breaks_it_and_waits_for_its_release(file: FileIO):
         assert not lease.broken
         writer = threading.Thread(target=lambda: Path(file.name).open("r+b").close())
         writer.start()
-        until = time.monotonic() + 5
-        while not (lease.broken and signals) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert lease.broken
+        wait_until(lambda: lease.broken and signals)
         assert signals == [signal.SIGIO]
         assert writer.is_alive()
         lease.release()
-        writer.join(5)
+        writer.join(60)
         assert not writer.is_alive()
 
 
@@ -50,11 +47,9 @@ def test_the_signal_comes_although_the_thread_that_took_it_has_ended(file: FileI
         taking.join()
         writer = threading.Thread(target=lambda: Path(file.name).open("r+b").close())
         writer.start()
-        until = time.monotonic() + 5
-        while not signals and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: signals)
         leases[0].release()
-        writer.join(5)
+        writer.join(60)
         assert signals == [signal.SIGIO]
 
 

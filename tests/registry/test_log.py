@@ -68,6 +68,7 @@ def test_a_new_log_is_empty_and_signed(log):
     assert log.origin.startswith("sandseal/")
 
 
+@pytest.mark.slow
 def test_every_entry_is_proven_under_every_later_checkpoint_and_every_two_are_consistent(log):
     fill(log, 20)
     entries = log.entries(0, 20)
@@ -112,6 +113,7 @@ def test_sizes_that_the_log_never_had(log, old, new):
         log.consistency(old, new)
 
 
+@pytest.mark.slow
 def test_entries_come_in_pages(log, catalog):
     with catalog.database.writing() as session:
         for number in range(MAX_PAGE + 3):

@@ -252,7 +252,7 @@ def test_of_two_writers_the_later_one_goes_on(desk, alice):
             self.pieces += 1
             if self.pieces == 2:
                 reading.set()
-                go_on.wait(10)
+                go_on.wait(60)
             buffer[:100] = b"s" * 100
             return 100
 
@@ -266,10 +266,10 @@ def test_of_two_writers_the_later_one_goes_on(desk, alice):
 
     thread = threading.Thread(target=slow)
     thread.start()
-    assert reading.wait(10)
+    assert reading.wait(60)
     assert desk.send(MODEL, FILES["model.onnx"], 0) == len(FILES["model.onnx"])
     go_on.set()
-    thread.join(10)
+    thread.join(60)
     assert len(errors) == 1
     desk.send(README, FILES["README.md"])
     assert desk.finish().name == "acme.tiny"

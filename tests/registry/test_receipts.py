@@ -12,6 +12,7 @@ from sandseal_signing.keys import PrivateKey
 from sandseal_signing.logentry import Kind, Subject
 from sandseal_signing.receipt import verify_receipt
 from support.bundles import FILES, seal
+from support.manifests import PIPELINE
 
 WASM = b"\0asm\x01\0\0\0"
 PRE = {
@@ -58,6 +59,16 @@ def test_a_stage_that_was_skipped_is_not_named(bundle, log, key):
     desk.know(bundle)
     line = desk.write(bundle.id.hex, b"", b"", service_class="standard", nonce="", skipped=("pre",))
     assert verify_receipt(line, desk.public).plugins == {}
+
+
+def test_a_pipeline_s_names_the_bundles_of_its_models(data, alice, log, key):
+    archive = seal([alice], files={"plugins/p.wasm": WASM}, pipeline=PIPELINE)
+    bundle = data.registry.open(data.registry.accept(io.BytesIO(archive), lambda _: None).id)
+    desk, member = ReceiptDesk(log, key), Digest.of(b"a model's statement")
+    desk.know(bundle)
+    line = desk.write(bundle.id.hex, b"", b"", service_class="batch", nonce="", members={"read": member.hex})
+    receipt = verify_receipt(line, desk.public)
+    assert (receipt.plugins, receipt.members) == ({"cut": Digest.of(WASM)}, {"read": member})
 
 
 def test_each_names_the_log_as_it_is_then(bundle, log, key):

@@ -173,6 +173,7 @@ def test_a_changed_signature_is_refused(data, alice, bob):
     refuse(data, archive([(name, b"{"), *rest]), JsonInvalid)
 
 
+@pytest.mark.slow
 def test_every_byte_of_the_archive_counts(data, alice):
     whole = seal([alice], files={"model.onnx": b"m" * 600})
     for at in range(0, len(whole), 199):
@@ -181,6 +182,7 @@ def test_every_byte_of_the_archive_counts(data, alice):
         refuse(data, bytes(changed), SandsealError)
 
 
+@pytest.mark.slow
 def test_a_truncated_stream_is_refused_wherever_it_ends(data, alice):
     whole = seal([alice], files={"model.onnx": b"m" * 600})
     boundaries = range(0, len(whole), 512)
@@ -392,15 +394,15 @@ def test_of_two_uploads_of_one_version_the_first_completed_wins(data, alice):
 
     def slow(_: Bundle) -> None:
         inside.set()
-        assert go.wait(10)
+        assert go.wait(60)
 
     with ThreadPoolExecutor(1) as pool:
         late = pool.submit(push, data, seal([alice], release="late"), slow)
-        assert inside.wait(10)
+        assert inside.wait(60)
         winner = push(data, seal([alice], release="early"))
         go.set()
         with pytest.raises(VersionStale):
-            late.result(10)
+            late.result(60)
     assert data.registry.list() == (winner,)
     assert set(data.files().values()) == set(data.registry.open(winner.id).files.values())
 
@@ -409,8 +411,8 @@ def test_the_same_bundle_twice_at_once_is_accepted_once_and_answered_twice(data,
     barrier = threading.Barrier(2)
     archive = seal([alice])
     with ThreadPoolExecutor(2) as pool:
-        futures = [pool.submit(push, data, archive, lambda _: barrier.wait(10) and None) for _ in range(2)]
-        one, two = (future.result(10) for future in futures)
+        futures = [pool.submit(push, data, archive, lambda _: barrier.wait(60) and None) for _ in range(2)]
+        one, two = (future.result(60) for future in futures)
     assert one == two
     assert data.registry.list() == (one,)
     assert data.registry.statistics().uploads == {"accepted": 1, "repeated": 1}
@@ -430,6 +432,7 @@ def test_deleting_never_takes_a_file_that_an_upload_just_found_there(data, alice
     assert data.files() == {}
 
 
+@pytest.mark.slow
 def test_many_uploads_and_deletions_at_once_keep_the_folder_and_the_catalog_together(data, alice):
     archives = [seal([alice], name=f"acme.m{i % 4}", version=i // 4 + 1, release=str(i)) for i in range(24)]
 

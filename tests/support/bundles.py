@@ -17,10 +17,10 @@ FILES: Mapping[str, bytes] = {"model.onnx": b"not parsed here " * 100, "README.m
 
 
 def manifest(name: str = "acme.tiny", version: int = 1, **members: Any) -> dict[str, Any]:
-    """The smallest manifest: one FP32 tensor in, one out; `members` are added or replace."""
+    """The smallest manifest: one FP32 tensor in, one out; `members` are added or replace, a pipeline the model."""
     x, y = ({"name": tensor, "dtype": "FP32", "shape": ["batch", 4]} for tensor in "xy")
-    model = {"file": "model.onnx", "inputs": [x], "outputs": [y]}
-    return {"schema": "sandseal.bundle/1", "name": name, "version": version, "model": model, **members}
+    model = {} if "pipeline" in members else {"model": {"file": "model.onnx", "inputs": [x], "outputs": [y]}}
+    return {"schema": "sandseal.bundle/1", "name": name, "version": version, **model, **members}
 
 
 def seal(

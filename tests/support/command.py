@@ -14,7 +14,7 @@ def sandseal(home: Path, *arguments: object, ok: bool = True) -> str:
     """Run a command there; its standard output, or its standard error when it must fail."""
     environment = {**os.environ, "HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "COLUMNS": "200"}
     command = [*SANDSEAL, *map(str, arguments)]
-    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode == 0) is ok, done.stderr
     return done.stdout if ok else done.stderr
 
@@ -29,4 +29,4 @@ def started(home: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
                 yield process
             finally:
                 process.terminate()
-            assert process.wait(60) == 0, (home / "log").read_text()
+            assert process.wait(120) == 0, (home / "log").read_text()

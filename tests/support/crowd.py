@@ -13,7 +13,7 @@ def idle_connections(host: RunningHost, count: int) -> Iterator[None]:
     request = b"GET /v2/health/live HTTP/1.1\r\nHost: h\r\n\r\n"
     with contextlib.ExitStack() as stack:
         for _ in range(count):
-            peer = stack.enter_context(socket.create_connection(("127.0.0.1", host.port), timeout=30))
+            peer = stack.enter_context(socket.create_connection(("127.0.0.1", host.port), timeout=60))
             peer.sendall(request)
             if not peer.recv(4096).startswith(b"HTTP/1.1 200"):
                 raise ConnectionError("a connection was not answered")

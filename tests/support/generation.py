@@ -101,10 +101,16 @@ def run(work) -> None:
     asyncio.run(asyncio.wait_for(work, 60))
 
 
-def generating_seal(keys, name: str = "acme.writer", version: int = 1, logits: BuildResult | None = None) -> bytes:
+def generating_seal(
+    keys,
+    name: str = "acme.writer",
+    version: int = 1,
+    logits: BuildResult | None = None,
+    template: bytes = TEMPLATE,
+) -> bytes:
     """A bundle of the tiny decoder with a tokenizer and a chat template, and maybe a logits plugin."""
     model = decoder()
-    files = {model.spec.file: model.data, "tokenizer.json": byte_level(), "chat.jinja": TEMPLATE}
+    files = {model.spec.file: model.data, "tokenizer.json": byte_level(), "chat.jinja": template}
     io = {f"{side}puts": [{"name": f"text_{side}put", "dtype": "BYTES", "shape": [1]}] for side in ("in", "out")}
     generation = {
         "tokenizer": "tokenizer.json", "chat_template": "chat.jinja", "context": CONTEXT, "stop_ids": [END]

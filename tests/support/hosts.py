@@ -1,16 +1,17 @@
 """A real host in a process of its own, on a free port of the loopback interface."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandseal_sdk.client import Client
+from support.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,22 @@ class RunningHost:
         """Where it listens."""
         return int(self.url.rpartition(":")[2])
 
-    def client(self, timeout: float = 60.0) -> Client:
+    @property
+    def grpc_port(self) -> int:
+        """Where it listens for gRPC."""
+        return int(wait_until(lambda: re.search(r"gRPC on port (\d+)", self.log.read_text()))[1])
+
+    def client(self, timeout: float = 300.0) -> Client:
         """A client with the operator's token."""
         return Client(self.url, self.token, timeout=timeout)
 
-    def wait_ready(self, seconds: float = 30.0) -> None:
+    def wait_ready(self) -> None:
         """Wait until everything that should serve was brought back."""
         with self.client() as client:
-            until = time.monotonic() + seconds
-            while not client.ready():
-                if time.monotonic() > until:
-                    raise TimeoutError(f"the host is not ready: {self.log.read_text()[-2000:]}")
-                time.sleep(0.02)
+            try:
+                wait_until(client.ready)
+            except AssertionError:
+                raise TimeoutError(f"the host is not ready: {self.log.read_text()[-2000:]}") from None
 
 
 @contextmanager
@@ -71,15 +76,14 @@ def running_host(
             yield RunningHost(url, (data / "operator.token").read_text().strip(), process, log)
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(120)
 
 
-def wait_listening(port: int, seconds: float = 10.0) -> None:
+def wait_listening(port: int) -> None:
     """Wait until something takes connections on a loopback port."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+
+    def listens() -> bool:
         with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError(f"nothing listens on port {port}")
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens)

@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,24 +42,36 @@ class LivingHost:
         self._asked = 0
 
     async def push(
-        self, name: str, version: int, model: OnnxModel | None = None, variants: Sequence[Variant] = ()
+        self, name: str, version: int, model: OnnxModel | None = None, variants: Sequence[Variant] = (), **more: Any
     ) -> Accepted:
-        """Take in a version of a model that adds its version, or of another one, as a push does."""
-        accepted = await self.accept(name, version, model, variants)
+        """Take in a version of a model that adds its version, or of another one, as a push does.
+
+        Args:
+            more: members of the manifest's `model`.
+        """
+        accepted = await self.accept(name, version, model, variants, **more)
         await asyncio.to_thread(self.models.take_in, accepted)
         return accepted
 
     async def accept(
-        self, name: str, version: int, model: OnnxModel | None = None, variants: Sequence[Variant] = ()
+        self, name: str, version: int, model: OnnxModel | None = None, variants: Sequence[Variant] = (), **more: Any
     ) -> Accepted:
         """Take in a version, and do not load it."""
         model = model or adding(version)
-        members = [{"precision": precision, "file": f"{precision}.onnx", **more} for precision, _, more in variants]
-        described_model = described(model) | {"batching": {"max_rows": 4}, "variants": members}
+        members = [{"precision": precision, "file": f"{precision}.onnx", **said} for precision, _, said in variants]
+        described_model = described(model) | {"batching": {"max_rows": 4}, "variants": members, **more}
         files = {"model.onnx": model.data} | {f"{precision}.onnx": graph.data for precision, graph, _ in variants}
         archive = seal([ed25519_key("alice")], name, version, files=files, model=described_model)
         registry = self.host._registry
         return await asyncio.to_thread(registry.accept, io.BytesIO(archive), lambda _: None)
+
+    async def push_pipeline(self, name: str, version: int, pipeline: Mapping[str, Any], **plugins: bytes) -> Accepted:
+        """Take in a pipeline with these plugins, which lie in plugins/NAME.wasm."""
+        files = {f"plugins/{plugin}.wasm": wasm for plugin, wasm in plugins.items()}
+        archive = seal([ed25519_key("alice")], name, version, files=files, pipeline=pipeline)
+        accepted = await asyncio.to_thread(self.host._registry.accept, io.BytesIO(archive), self.host._vet)
+        await asyncio.to_thread(self.models.take_in, accepted)
+        return accepted
 
     async def ask(self, name: str, version: int | None = None) -> int:
         """The version that answers."""

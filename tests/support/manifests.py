@@ -14,6 +14,16 @@ TEXT = {"dtype": "BYTES", "shape": [1]}
 GENERATION = {"tokenizer": "tokenizer.json", "context": 8192}
 PRE, POST = {**STAGE, "inputs": [TENSOR]}, {**STAGE, "outputs": [TENSOR]}
 
+PIPELINE = {
+    "inputs": [TENSOR],
+    "steps": [
+        {"name": "cut", **STAGE, "inputs": [{**TENSOR, "from": "input.t"}], "outputs": [TENSOR]},
+        {"name": "read", "model": "acme.reader", "inputs": [{**TENSOR, "from": "cut.t"}], "outputs": [TENSOR]},
+    ],
+    "outputs": [{**TENSOR, "name": "u", "from": "read.t"}],
+}
+_CUT, _READ = "steps.0", "steps.1"
+
 
 def full() -> dict[str, Any]:
     """A manifest with both stages and every optional object, to change and to judge."""
@@ -39,6 +49,19 @@ def generating(**members: Any) -> Change:
             document.pop(stage)
         document["model"].pop("batching")
         document["generation"] = {**GENERATION, **members}
+
+    return change
+
+
+def chaining(path: str = "", value: Any = None) -> Change:
+    """Makes it a pipeline's, with a value at a dotted path within."""
+
+    def change(document: dict[str, Any]) -> None:
+        for member in ("model", "pre", "post"):
+            document.pop(member)
+        document["pipeline"] = copy.deepcopy(PIPELINE)
+        if path:
+            _set(path, value)(document["pipeline"])
 
     return change
 
@@ -158,6 +181,68 @@ _NOT_GENERATION: list[dict[str, Any]] = [
     {"defaults": {"max_tokens": 0}},
 ]
 
+_PIPELINE_EDGES: list[tuple[str, Any]] = [
+    ("raw", ["image/png"]),
+    (f"{_CUT}.limits", {"memory_mib": 8}),
+    (f"{_CUT}.imports", ["log", "now"]),
+    (f"{_CUT}.on_failure", "passthrough"),
+    (f"{_CUT}.mode", "stream"),
+    (f"{_CUT}.inputs.0.shape", ["rows", "columns"]),
+    (f"{_READ}.bundle", "0" * 64),
+    (f"{_READ}.inputs", [{**TENSOR, "name": "a b/c.0", "from": "input.t"}]),
+    ("outputs.0.shape", ["line", "n"]),
+]
+
+_NOT_PIPELINES: list[tuple[str, Any]] = [
+    ("extra", 1),
+    ("inputs", []),
+    ("inputs", [{**TENSOR, "from": "input.t"}]),
+    ("raw", ["png"]),
+    ("steps", []),
+    ("steps", {}),
+    ("steps", [1]),
+    ("outputs", []),
+    ("outputs.0.from", None),
+    ("outputs.0.from", "read"),
+    ("outputs.0.from", "read."),
+    ("outputs.0.from", ".t"),
+    ("outputs.0.extra", 1),
+    (f"{_CUT}.name", ""),
+    (f"{_CUT}.name", "input"),
+    (f"{_CUT}.name", "Cut"),
+    (f"{_CUT}.name", "a.b"),
+    (f"{_CUT}.name", "x" * 33),
+    (f"{_CUT}.model", "acme.reader"),
+    (f"{_CUT}.plugin", "../p.wasm"),
+    (f"{_CUT}.extra", 1),
+    (f"{_CUT}.limits", {"memory_mib": 0}),
+    (f"{_READ}.plugin", "plugins/p.wasm"),
+    (f"{_READ}.model", "Acme"),
+    (f"{_READ}.model", ""),
+    (f"{_READ}.bundle", "0" * 63),
+    (f"{_READ}.bundle", "A" * 64),
+    (f"{_READ}.bundle", ""),
+    (f"{_READ}.limits", {}),
+    (f"{_READ}.inputs", []),
+    (f"{_READ}.inputs", [TENSOR]),
+    (f"{_READ}.outputs", []),
+    (f"{_READ}.outputs", [{**TENSOR, "shape": ["n", 4]}]),
+]
+
+_UNFIT_PIPELINES: list[tuple[str, Any]] = [
+    (f"{_CUT}.inputs.0.from", "read.t"),  # which comes later
+    (f"{_CUT}.inputs.0.from", "cut.t"),
+    (f"{_CUT}.inputs.0.from", "input.u"),
+    (f"{_READ}.inputs.0.from", "nobody.t"),
+    (f"{_READ}.inputs.0.dtype", "FP64"),
+    (f"{_READ}.inputs.0.shape", ["batch", 5]),
+    (f"{_READ}.inputs.0.shape", ["batch"]),
+    (f"{_READ}.name", "cut"),
+    (f"{_READ}.model", "acme.tiny"),  # itself
+    ("outputs.0.shape", ["line", 3]),
+    ("outputs.0.dtype", "BYTES"),
+]
+
 GOOD: dict[str, Change] = {
     "everything": lambda document: None,
     **{
@@ -200,7 +285,8 @@ GOOD: dict[str, Change] = {
     **_each("model.batching.max_delay_us", 0, 10_000_000),
     **_each("model.raw", [], ["application/octet-stream", "*/*", "image/svg+xml", "a/b.c-d_e"]),
     **{f"reserved model.{name} = {value}": _set(f"model.{name}", value) for name, value in (("queue", 1),)},
-    **_each("pipeline", {"any": ["thing"]}),
+    "a pipeline": chaining(),
+    **{f"pipeline: {path} = {value!a}"[:90]: chaining(path, value) for path, value in _PIPELINE_EDGES},
     **_each("model.state", []),
     **_each("model.cache", False),
     "a cache": _caching("log"),
@@ -399,6 +485,16 @@ BAD: dict[str, Change] = {
     **_each("model.state", None, {}, [1], [{}], [{"input": "t"}], [{"input": "", "output": "u"}]),
     "another member of a state": _keeping({"input": "h", "output": "hn", "extra": 1}),
     **_each("model.cache", None, 0, 1, "x", {}),
+    **_each("pipeline", None, [], {}, {"any": ["thing"]}),
+    "a pipeline beside a model": lambda document: document.update(pipeline=copy.deepcopy(PIPELINE)),
+    **{
+        f"a pipeline beside {name}": lambda document, name=name, value=value: (  # type: ignore[misc]
+            chaining()(document),
+            document.update({name: value}),
+        )
+        for name, value in (("pre", PRE), ("post", POST), ("generation", GENERATION))
+    },
+    **{f"pipeline: {path} = {value!a}"[:90]: chaining(path, value) for path, value in _NOT_PIPELINES},
 }
 
 # What JSON Schema has no word for; signing/README.md lists the same.
@@ -420,6 +516,7 @@ ONLY_THE_READER_REFUSES: dict[str, Change] = {
     "a cache of answers that hang on chance": _caching("random"),
     "a cache of a sequence's answers": _keeping({"input": "h", "output": "hn"}, cache=True),
     "a cache of generated text": lambda document: (generating()(document), _set("model.cache", True)(document)),
+    **{f"pipeline: {path} = {value!a}"[:90]: chaining(path, value) for path, value in _UNFIT_PIPELINES},
     "a day that does not exist": _set("expires", "2027-02-29T00:00:00Z"),
     "an hour that does not exist": _set("expires", "2027-01-01T25:00:00Z"),
     "a time that does not exist in UTC": _set("expires", "9999-12-31T23:59:59-14:00"),

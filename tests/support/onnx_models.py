@@ -135,6 +135,13 @@ def identity(dtype: DataType = DataType.FP32, shape: Axes = ("batch", "width"), 
     return build([node], [("x", dtype, shape)], [("y", dtype, shape)], max_rows=max_rows)
 
 
+def summing(width: int) -> OnnxModel:
+    """y = next = sum + x, FP32 [batch, width]."""
+    nodes = [helper.make_node("Add", ["sum", "x"], ["next"]), helper.make_node("Identity", ["next"], ["y"])]
+    sides = (("sum", "x"), ("y", "next"))
+    return build(nodes, *([(name, DataType.FP32, ("batch", width)) for name in side] for side in sides))
+
+
 def softmax() -> OnnxModel:
     """x FP32 [batch, width] -> y of that shape, with values between that are as large."""
     nodes = [

@@ -34,7 +34,7 @@ def ask_oracle(name: str, folder: Path, question: Any = None) -> Any:
     (folder / "question.json").write_text(json.dumps(question), encoding="utf-8")
     path = os.pathsep.join([str(installed()), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-W", "ignore", str(SCRIPTS / f"{name}.py"), str(folder)]
-    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": path}, timeout=300)
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": path}, timeout=600)
     return json.loads((folder / "answer.json").read_text(encoding="utf-8"))
 
 

@@ -14,7 +14,7 @@ from sandseal_sdk.toolchains.node import cache_folder
 from sandseal_sdk.toolchains.rust import find_rust
 
 PACKAGES = ("rustc", "libstd-rust-dev-wasm32", "lld")
-SECONDS = 120.0  # for one command
+SECONDS = 600.0  # for one command
 
 
 def find_rust_or_skip() -> None:

@@ -16,12 +16,14 @@ class Scripted:
     Args:
         pieces: the body; between two of them the server waits for `go`, where there is one.
         go: what it waits for; what it then finds is a client that is gone, or not.
+        sized: whether it says how long the body is.
     """
 
     status: int = 200
     pieces: tuple[bytes, ...] = (b"{}",)
     headers: Mapping[str, str] = field(default_factory=dict)
     go: threading.Event | None = None
+    sized: bool = True
 
 
 def document(content: Any, status: int = 200, **headers: str) -> Scripted:
@@ -78,12 +80,13 @@ class ScriptedHost:
         handler.send_response(answer.status)
         for name, value in answer.headers.items():
             handler.send_header(name, value)
-        handler.send_header("Content-Length", str(sum(map(len, answer.pieces))))
+        if answer.sized:
+            handler.send_header("Content-Length", str(sum(map(len, answer.pieces))))
         handler.end_headers()
         try:
             for number, piece in enumerate(answer.pieces):
                 if number and answer.go:
-                    answer.go.wait(10)
+                    answer.go.wait(60)
                 handler.wfile.write(piece)
                 handler.wfile.flush()
         except OSError:

@@ -132,7 +132,7 @@ class Doubler:
         self.closed = True
 
     def _wait(self, gate: threading.Event, handle: Handle | None) -> None:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not gate.wait(0.005):
             if handle is not None and handle.terminate:
                 raise ModelFailed("exiting due to terminate flag")

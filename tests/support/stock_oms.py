@@ -26,4 +26,4 @@ class StockTool:
     def __call__(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Run a command of the tool."""
         command = [str(self.python), "-m", "model_signing", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)

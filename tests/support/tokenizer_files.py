@@ -21,6 +21,19 @@ TEMPLATE = b"""
 {%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"""
 
 
+TOOL_TEMPLATE = b"""
+{%- for tool in tools or () %}{{ '<|system|>' + tool.function.name + ': write <tool_call>' }}{% endfor %}
+{%- for message in messages %}
+    {{- '<|' + message.role + '|>' + message.content }}
+    {%- for call in message.tool_calls %}
+        {{- '<tool_call>' + call.function.name + (call.function.arguments | tojson) + '</tool_call>' }}
+    {%- endfor %}
+    {{- eos_token }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"""
+"""Knows functions in Hermes' form, and says no more of them than their names, since contexts here are small."""
+
+
 def byte_level(vocab: int = VOCAB) -> bytes:
     """A byte-level BPE, in GPT-2's alphabet: tokens 0 to 255 are the bytes, the last three are special."""
     alphabet = _alphabet()

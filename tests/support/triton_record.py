@@ -99,7 +99,7 @@ def requests() -> list[tuple[str, str, str, dict[str, str], bytes]]:
 
 def _script(*arguments: str) -> Any:
     command = [sys.executable, str(_ASK), str(PEERS), *arguments]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=300).stdout)
+    return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=600).stdout)
 
 
 @contextmanager

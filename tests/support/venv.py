@@ -20,9 +20,9 @@ def make_venv(folder: Path, *packages: str) -> Path:
     """
     python = folder / "bin" / "python"
     try:
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True, timeout=120)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True, capture_output=True, timeout=600)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
-        subprocess.run(pip, check=True, capture_output=True, timeout=300)
+        subprocess.run(pip, check=True, capture_output=True, timeout=600)
     except (OSError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or b""
         raise NotInstallable(f"{' '.join(packages)}: {error} {said.decode(errors='replace')[-300:]}") from error
