@@ -273,9 +273,9 @@ def test_a_client_that_does_not_read_is_cut_off(at):
             send_for_ever(deaf)
 
 
-def test_the_disk_s_reserve(lasting):
-    seal, settings = lasting.seal(mlp()), {"SANDSEAL_DISK_RESERVE_MIB": "1000000000"}
-    with running_host(lasting.trust, lasting.folder / "full", settings) as host, host.client() as client:
+def test_the_disk_s_reserve(publisher, tmp_path):
+    seal, settings = publisher.seal(mlp()), {"SANDSEAL_DISK_RESERVE_MIB": "1000000000"}
+    with running_host(publisher.trust, tmp_path / "data", settings) as host, host.client() as client:
         for push in (client.push, client.push_offer):
             with pytest.raises(HostFailed) as refused:
                 push(seal)

@@ -86,11 +86,26 @@ def test_a_revoked_bundle_stops_and_says_why(play):
             with pytest.raises(Revoked, match="is revoked"):
                 await call()
         assert [(entry.state, entry.reason) for entry in scene.live.index()] == [("revoked", why)]
-        assert await scene.watch.enforce() == ()
+        await scene.watch.enforce()
         assert scene.gone == [("acme.double", 1)]
 
     async def ask(scene):
         scene.live.get("acme.double")
+
+    play(test)
+
+
+def test_whoever_revokes_is_told_what_stopped_when_another_look_was_quicker(play):
+    async def test(scene):
+        await scene.go_live()
+        await scene.watch.enforce()
+        scene.revoke()
+        looks = await asyncio.gather(*(scene.watch.enforce() for _ in range(3)))
+        assert {standing.key for look in looks for standing, _ in look} == {("acme.double", 1)}
+        assert [standing.key for standing, _ in await scene.watch.enforce()] == [("acme.double", 1)]
+        assert scene.gone == [("acme.double", 1)]
+        scene.trust.revoke(Target.KEY, Digest("c" * 64), "eve")
+        assert await scene.watch.enforce() == ()
 
     play(test)
 

@@ -45,7 +45,8 @@ class TrustWatch:
         self._trust, self._live, self._revoked, self._withdrawn = trust, live, revoked, withdrawn
         self._standings: dict[Digest, Standing] = {}
         self.changed: Callable[[], None] = lambda: None
-        self._judged = -1
+        self._judged = self._gone_under = -1
+        self._gone: tuple[tuple[Standing, str], ...] = ()  # under that generation of the policy
         self._refused: dict[Key, str] = {}
 
     @property
@@ -100,7 +101,8 @@ class TrustWatch:
         """Refuse what may no longer run, and begin to unload it.
 
         Returns:
-            The bundles whose models were taken out of service, each with the reason.
+            The bundles whose models were taken out of service under the policy and revocations now in force, each with
+            the reason; by this call, or by one that was quicker.
         """
         current = await asyncio.to_thread(self._trust.in_force)
         now = datetime.now(UTC)
@@ -112,7 +114,10 @@ class TrustWatch:
         refused = await asyncio.to_thread(lapsed, due, current.policy, now) if due else {}
         # Another call of this may have been quicker while the thread judged.
         left = {bundle_id: error for bundle_id, error in refused.items() if bundle_id in self._standings}
-        gone = tuple(self._withdraw(bundle_id, error) for bundle_id, error in left.items())
+        if current.generation > self._gone_under:
+            self._gone_under, self._gone = current.generation, ()
+        self._gone += tuple(self._withdraw(bundle_id, error) for bundle_id, error in left.items())
+        gone = self._gone
         if changed:
             await self._note_revoked(current)
         return gone
