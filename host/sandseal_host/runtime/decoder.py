@@ -115,7 +115,10 @@ class Decoder:
         locations = check_graph(spec, model)
         signature = DecoderSignature.read(spec, model)
         staging = device.staging()
-        core = open_core(spec, model, external, locations, device, staging, folder=folder, threads=threads)
+        # A step is hundreds of small products: threads that fell asleep between them would take a third more time.
+        core = open_core(
+            spec, model, external, locations, device, staging, folder=folder, threads=threads, spinning=True
+        )
         device.check_session(core)
         try:
             decoder = cls(core, signature, device, staging, slots, context)

@@ -35,6 +35,7 @@ def open_core(
     threads: int = 1,
     optimisation: Optimisation = Optimisation.ALL,
     graphs: bool = False,
+    spinning: bool = False,
     saved: SavedGraph | None = None,
 ) -> onnxruntime.InferenceSession:
     """A session on a device.
@@ -44,6 +45,7 @@ def open_core(
         locations: of the graph's external data, as `check_graph` gives them.
         staging: the device's, for this session.
         graphs: whether its runs are recorded.
+        spinning: whether its threads wait for each other awake, for as long as a run lasts.
         saved: where its graph is kept once it is optimised.
 
     Raises:
@@ -55,7 +57,7 @@ def open_core(
     providers = device.providers(staging, graphs=graphs)
 
     def make(graph: bytes, level: Optimisation, written: str | None) -> onnxruntime.InferenceSession:
-        options = _options(device, threads, level)
+        options = _options(device, threads, level, spinning=spinning)
         if written is not None:
             options.optimized_model_filepath = written
         if folder is not None:
@@ -77,14 +79,15 @@ def open_core(
             raise load_failure(error, spec.file) from error
 
 
-def _options(device: Device, threads: int, optimisation: Optimisation) -> onnxruntime.SessionOptions:
+def _options(device: Device, threads: int, optimisation: Optimisation, *, spinning: bool) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = _LEVELS[optimisation]
     options.intra_op_num_threads = threads  # never the default: it pins threads, which containers forbid
     options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # grows with every new shape (onnxruntime#11118)
     options.log_severity_level = _SILENT
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # nobody's core is taken between runs
     device.configure(options)
     return options
 
