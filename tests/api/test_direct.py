@@ -10,7 +10,7 @@ import pytest
 from api.double import HostDouble, ModelsDouble, identity
 from api.test_faces import BINARY, JSON, LENGTH, request
 from api.test_infer import tensor
-from api.wire import Face, answers, run, settled
+from api.wire import Face, answers, opened_on_a_loop, run, settled
 from sandseal_host.api.direct import DirectCall
 from sandseal_host.api.protocol import DataPlaneProtocol
 
@@ -36,15 +36,7 @@ class Connected:
         return dict(self.host.metrics.requests.meter("wide", 1).statuses())
 
 
-def on_a_loop(test):
-    def wrapped():
-        async def main():
-            await test(await Connected().open())
-
-        run(main())
-
-    wrapped.__name__ = test.__name__
-    return wrapped
+on_a_loop = opened_on_a_loop(Connected)
 
 
 @on_a_loop

@@ -6,7 +6,7 @@ import pytest
 
 from api.double import HostDouble, ModelsDouble, identity
 from api.test_faces import BINARY, JSON, LENGTH, request
-from api.wire import Face, run, settled
+from api.wire import Face, opened_on_a_loop, settled
 from sandseal_host.api import head
 from sandseal_host.api.forms import Layout
 from sandseal_host.api.head import Head, Heads
@@ -78,15 +78,7 @@ class Connected:
         return bytes(self.wire.written).partition(b"\r\n")[0]
 
 
-def on_a_loop(test):
-    def wrapped():
-        async def main():
-            await test(await Connected().open())
-
-        run(main())
-
-    wrapped.__name__ = test.__name__
-    return wrapped
+on_a_loop = opened_on_a_loop(Connected)
 
 
 @on_a_loop

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import uvicorn
@@ -100,6 +100,22 @@ def run(main: Coroutine[Any, Any, Any]) -> Any:
     """Run to the end on such a loop."""
     with asyncio.Runner(loop_factory=ThreadCountingLoop) as runner:
         return runner.run(main)
+
+
+def opened_on_a_loop(scene: Callable[[], Any]) -> Callable[..., Callable[[], None]]:
+    """Makes tests of coroutines that take a scene, each of which is opened on a loop of its own."""
+
+    def decorate(test: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        def wrapped() -> None:
+            async def main() -> None:
+                await test(await scene().open())
+
+            run(main())
+
+        wrapped.__name__ = test.__name__
+        return wrapped
+
+    return decorate
 
 
 def answers(written: bytes) -> list[bytes]:

@@ -164,3 +164,10 @@ def test_a_decoder_of_fewer_positions_than_promised_is_refused(masked):
     with pytest.raises(ModelInvalid, match=f"does not run {CONTEXT + 1} positions: .*cos_cache") as caught:
         opened(decoder(masked=masked), context=CONTEXT + 1)
     assert "lower generation.context" in caught.value.hint
+
+
+def test_its_threads_wait_awake_for_each_other_and_rest_between_runs(model):
+    with opened(model, slots=1) as alone:
+        options = alone._core.session_options
+        assert options.get_session_config_entry("session.intra_op.allow_spinning") == "1"
+        assert options.get_session_config_entry("session.force_spinning_stop") == "1"

@@ -347,3 +347,9 @@ def test_batching_of_the_manifest_is_the_bound():
     spec = replace(model.spec, batching=Batching(max_rows=3))
     with Session.open(spec, model.data, {}, CPU) as session:
         assert session.max_rows == 3
+
+
+def test_its_threads_sleep_while_they_wait_for_each_other():
+    with open_session(onnx_models.identity()) as session:
+        options = session._core.get_session_options()
+        assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

@@ -95,12 +95,10 @@ class Assembly:
             replicas = self._replicas(variants)
             undo.callback(replicas.close)
             self._enter(LoadStage.LOADING)
-            pre = self._stage("pre", self._manifest.pre)
-            if pre is not None:
-                undo.callback(pre.close)
-            built = BuiltModel(replicas, pre, self._stage("post", self._manifest.post))
+            specs = {"pre": self._manifest.pre, "post": self._manifest.post}
+            stages = self._stages({name: spec for name, spec in specs.items() if spec is not None})
             undo.pop_all()
-        return built
+        return BuiltModel(replicas, stages.get("pre"), stages.get("post"))
 
     def decoder(self, spec: GenerationSpec, variant: VariantSpec, settings: GenerationSettings) -> Decoder:
         """The decoder alone; see `build`."""
@@ -148,12 +146,7 @@ class Assembly:
         return BuiltDecoder(decoder, Text(texts, settings.queue, spec.add_bos, calls), logits)
 
     def _chained(self, pipeline: PipelineSpec) -> BuiltPipeline:
-        stages: dict[str, GuardedStage] = {}
-        with ExitStack() as undo:
-            for name, spec in pipeline.stages.items():
-                stages[name] = stage = GuardedStage(self._runner(name, spec, {}), spec)
-                undo.callback(stage.close)
-            undo.pop_all()
+        stages = self._stages(pipeline.stages)
         self._enter(LoadStage.WARMING)  # there is nothing to run: its models are warm, or not there
         return BuiltPipeline(StepPlugins(stages))
 
@@ -204,8 +197,15 @@ class Assembly:
     def _warming(self, handle: object) -> None:
         self._enter(LoadStage.WARMING, partial(setattr, handle, "terminate", True))
 
-    def _stage(self, stage: str, spec: StageSpec | None) -> GuardedStage | None:
-        return None if spec is None else GuardedStage(self._runner(stage, spec, {}), spec)
+    def _stages(self, specs: Mapping[str, StageSpec]) -> Mapping[str, GuardedStage]:
+        """All of these stages by name, or none."""
+        stages: dict[str, GuardedStage] = {}
+        with ExitStack() as undo:
+            for name, spec in specs.items():
+                stages[name] = stage = GuardedStage(self._runner(name, spec, {}), spec)
+                undo.callback(stage.close)
+            undo.pop_all()
+        return stages
 
     def _runner(self, stage: str, spec: StageSpec, made: Mapping[str, bytes]) -> StageRunner:
         """What runs a stage's plugin, which can read what it lists, and what is made for it."""

@@ -150,9 +150,8 @@ class Loader:
             decoder, text, logits = built
             bounds = tools.rules.generation(manifest.name, decoder.context)
             stage = LogitsStage(logits) if logits else None
-            spare = partial(spare_memory, tools.settings.memory_watermark)
-            if tools.devices.kind is DeviceKind.CPU:  # there, what is promised to models that load counts as well
-                spare = partial(tools.ledger.spare, 1)
+            on_cpu = tools.devices.kind is DeviceKind.CPU  # there, what is promised to models that load counts as well
+            spare = partial(tools.ledger.spare, 1) if on_cpu else partial(spare_memory, tools.settings.memory_watermark)
             generating = GenerationLane(decoder, text.vocabulary, bounds, name=manifest.name, logits=stage, spare=spare)
             return ModelParts(
                 decoder, generating, resident=decoder.resident, bundle=bundle.view, text=text, logits=logits

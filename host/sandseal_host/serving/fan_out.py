@@ -1,14 +1,14 @@
 """One step's rows as requests to its model: as many as its batches need, all of them waiting at once."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sandseal_host.errors import TooLarge
 from sandseal_host.serving.members import Member
 from sandseal_host.serving.no_rows import no_rows
 from sandseal_host.serving.request import Request, Response, ServiceClass, request_ids
-from sandseal_host.serving.rows import join_rows, split_rows
+from sandseal_host.serving.rows import join_rows, rows_of, split_rows
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.tensors import Tensor
 from sandseal_signing.pipeline import StepSpec
@@ -28,7 +28,7 @@ async def fan_out(step: StepSpec, member: Member, request: Request, inputs: tupl
         TooLarge: these are more rows than may wait for the model, or they came to too many bytes.
         ModelFailed: the outputs do not go together.
     """
-    rows, settings = rows_of(step, inputs), member.settings
+    rows, settings = rows_of(inputs, step.inputs), member.settings
     if not rows:
         return Response(no_rows(inputs, step.inputs, step.outputs))
     if rows > settings.max_queued_rows:
@@ -52,17 +52,12 @@ async def fan_out(step: StepSpec, member: Member, request: Request, inputs: tupl
     return Response(outputs, timings, tuple(skipped), {step.name: member.bundle_id})
 
 
-def rows_of(step: StepSpec, inputs: Sequence[Tensor]) -> int:
-    """How many rows a step's inputs have; 1 where none counts them."""
-    return next((tensor.rows for tensor, spec in zip(inputs, step.inputs, strict=True) if spec.batched), 1)
-
-
 def _requests(step: StepSpec, member: Member, request: Request, inputs: tuple[Tensor, ...]) -> Iterator[Request]:
     names = [spec.name for spec in step.inputs]
     order = [names.index(spec.name) for spec in member.manifest.inputs]
     for part in split_rows(inputs, step.inputs, member.settings.max_rows):
         taken = tuple([part[i] for i in order])
-        yield replace(request, id=next(request_ids), inputs=taken, rows=rows_of(step, part), step=None)
+        yield replace(request, id=next(request_ids), inputs=taken, rows=rows_of(part, step.inputs), step=None)
 
 
 def _places(settings: SchedulerSettings, service_class: ServiceClass) -> int:

@@ -14,10 +14,11 @@ from time import monotonic, time
 from sandseal_host.errors import Busy, HostError, MemberUnavailable, ModelFailed, NotReady, RequestInvalid
 from sandseal_host.serving.breakable import Breakable
 from sandseal_host.serving.cuts import Explanation
-from sandseal_host.serving.fan_out import fan_out, rows_of
+from sandseal_host.serving.fan_out import fan_out
 from sandseal_host.serving.guarded_stage import GuardedStage, StageStatistics
 from sandseal_host.serving.members import ABSENT, Find, Members, unavailable
 from sandseal_host.serving.request import Request, Response
+from sandseal_host.serving.rows import rows_of
 from sandseal_host.serving.scheduler_settings import SchedulerSettings
 from sandseal_host.serving.tally import Tally
 from sandseal_host.tensors import Tensor, check_shape
@@ -174,7 +175,7 @@ class Pipeline:
     async def _take(self, step: StepSpec, request: Request, inputs: tuple[Tensor, ...], urgency: float) -> Response:
         if step.stage is None:
             response = await fan_out(step, self.members.get(step, request.models), request, inputs)
-            self._counts[step.name, "rows"] += rows_of(step, inputs)
+            self._counts[step.name, "rows"] += rows_of(inputs, step.inputs)
             return response
         began = monotonic()
         outputs, skipped = await self._stages[step.name].run(

@@ -12,6 +12,11 @@ from sandseal_host.tensors import Tensor
 from sandseal_signing.tensor import DataType, TensorSpec
 
 
+def rows_of(inputs: Sequence[Tensor], specs: Sequence[TensorSpec]) -> int:
+    """How many rows inputs have, in the order of their specs; 1 where none counts them."""
+    return next((tensor.rows for tensor, spec in zip(inputs, specs, strict=True) if spec.batched), 1)
+
+
 def split_rows(inputs: Sequence[Tensor], specs: Sequence[TensorSpec], most: int) -> Iterator[tuple[Tensor, ...]]:
     """The inputs of requests of at most `most` rows each, in order; what does not count rows goes into every one.
 
@@ -20,8 +25,7 @@ def split_rows(inputs: Sequence[Tensor], specs: Sequence[TensorSpec], most: int)
     Args:
         inputs: in the order of their specs; those that count rows have equally many, and at least one.
     """
-    rows = next((tensor.rows for tensor, spec in zip(inputs, specs, strict=True) if spec.batched), 1)
-    if rows <= most:
+    if rows_of(inputs, specs) <= most:
         return iter([tuple(inputs)])
     parts = [
         _parts(tensor, most) if spec.batched else repeat(tensor) for tensor, spec in zip(inputs, specs, strict=True)

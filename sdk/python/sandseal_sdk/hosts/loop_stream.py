@@ -10,8 +10,9 @@ from typing import Any
 
 import httpcore
 
+from sandseal_sdk.hosts.pool import JOINED
+
 _HELD = 1 << 20  # bytes that wait for a reader; no more are taken from the network then
-_JOINED = 64 << 10
 
 
 class LoopBackend(httpcore.AsyncNetworkBackend):
@@ -105,7 +106,7 @@ class LoopStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Send, or keep for the next piece."""
-        if len(self._unsent) + len(buffer) <= _JOINED:
+        if len(self._unsent) + len(buffer) <= JOINED:
             self._unsent += buffer
         else:
             await self._send(buffer, timeout)

@@ -17,7 +17,8 @@ from sandseal_sdk.errors import NoAnswer
 IDLE_S = 4.0
 """How long a connection waits for its next request: what stands between may close it after five seconds."""
 
-_JOINED = 64 << 10
+JOINED = 64 << 10
+"""Bytes of a request that are put together to be sent at once."""
 
 
 class PlainConnection(HTTPConnection):
@@ -38,7 +39,7 @@ class PlainConnection(HTTPConnection):
         held = self._held
         if held is None:
             super().send(data)
-        elif len(held) + len(data) <= _JOINED:
+        elif len(held) + len(data) <= JOINED:
             self._held = held + data
         else:
             self._flush()

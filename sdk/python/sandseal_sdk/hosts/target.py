@@ -15,7 +15,7 @@ import httpcore
 from sandseal_sdk.errors import HostUnreachable, NoAnswer, NotConnected, NotLoggedIn
 from sandseal_sdk.hosts.loop_stream import LoopBackend
 from sandseal_sdk.hosts.patience import ENDLESS_S
-from sandseal_sdk.hosts.pool import IDLE_S, PlainConnection, SecureConnection
+from sandseal_sdk.hosts.pool import IDLE_S, JOINED, PlainConnection, SecureConnection
 from sandseal_sdk.hosts.proxy import Proxy
 from sandseal_sdk.hosts.tls import Tls
 
@@ -24,7 +24,6 @@ Content = bytes | Sequence[bytes | memoryview] | Iterator[bytes]
 
 _VISIBLE = re.compile(r"[!-~]+")
 _REQUEST_ID = "X-Request-Id"
-_JOINED = 64 << 10
 _PIECE = 256 << 10  # sockets take no more at once, and what they leave is copied
 
 
@@ -152,7 +151,7 @@ def sized(content: Content, headers: Mapping[str, str]) -> tuple[Content, Mappin
     if not isinstance(content, bytes):
         views = [memoryview(piece).cast("B") for piece in content if len(piece)]
         total = sum(map(len, views))
-        if total > _JOINED:
+        if total > JOINED:
             pieces = [view[at : at + _PIECE] for view in views for at in range(0, len(view), _PIECE)]
             return pieces, {**headers, "Content-Length": str(total)}
         content = b"".join(views)
