@@ -15,6 +15,7 @@ from api.double import HostDouble, ModelsDouble
 from api.test_faces import request
 from sandseal_host.api.protocol import DataPlaneProtocol
 from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.session import Session
 from sandseal_signing.manifest import Manifest
 from support import onnx_models
@@ -94,7 +95,7 @@ def numbers_in(connection: socket.socket) -> set[float]:
 def test_late_readers_get_their_own_bytes(loop, device):
     spec = onnx_models.identity().spec
     with (
-        Session.open(spec, onnx_models.identity().data, {}, device) as session,
+        Session.open(ModelFiles(spec, onnx_models.identity().data), device) as session,
         Server(session, loop()) as server,
         ThreadPoolExecutor(8) as threads,
         ExitStack() as connections,

@@ -10,6 +10,7 @@ from bench.figure import Figure, interleave
 from sandseal_host.optimisation import Optimisation
 from sandseal_host.private_cache import PrivateCache
 from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.saved_graphs import SavedGraph, SavedGraphs
 from sandseal_host.runtime.session import Session
 from sandseal_sdk.errors import PackageUnavailable
@@ -32,13 +33,13 @@ def saved_graphs() -> Iterator[Figure]:
             continue
         with real_models.bundle(model) as folder, tempfile.TemporaryDirectory() as root:
             spec = parse_manifest((folder / MANIFEST).read_bytes()).model
-            graph = (folder / spec.file).read_bytes()
+            files = ModelFiles(spec, (folder / spec.file).read_bytes())
             kept = PrivateCache(Path(root) / "graphs", Path(root) / "keys" / "graphs.key", 1 << 26, "optimised graphs")
-            place = SavedGraphs(kept).of("bench", spec, graph, _CPU, Optimisation.ALL)
+            place = SavedGraphs(kept).of("bench", files, _CPU, Optimisation.ALL)
 
-            def seconds(saved: SavedGraph | None, spec=spec, graph=graph) -> float:
+            def seconds(saved: SavedGraph | None, files=files) -> float:
                 began = monotonic()
-                with Session.open(spec, graph, {}, _CPU, saved=saved):
+                with Session.open(files, _CPU, saved=saved):
                     return monotonic() - began
 
             seconds(place)  # saves it

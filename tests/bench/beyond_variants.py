@@ -10,6 +10,7 @@ from bench import real_models
 from bench.figure import Figure, interleave
 from bench.real_models import RealModel
 from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.session import Session
 from sandseal_sdk.errors import ExportFailed, PackageUnavailable
 from sandseal_sdk.exporting.variants import add_variant
@@ -75,5 +76,4 @@ def _timed(name: str, model: RealModel, folder: Path, spec: ModelSpec, precision
 
 def _opened(folder: Path, spec: ModelSpec, device: Device) -> Session:
     """A variant, with one thread."""
-    external = {name: (folder / name).read_bytes() for name in spec.external_data}
-    return Session.open(spec, (folder / spec.file).read_bytes(), external, device)
+    return Session.open(ModelFiles(spec, (folder / spec.file).read_bytes(), folder=folder), device)

@@ -23,7 +23,7 @@ _numbers = itertools.count()
 @contextmanager
 def opened(model: OnnxModel) -> Iterator[Session]:
     """The model on the CPU, with one thread."""
-    with Session.open(model.spec, model.data, {}, Device.parse("cpu")) as session:
+    with Session.open(model.files, Device.parse("cpu")) as session:
         yield session
 
 

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.memory import resident_bytes
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import Tensor
 from sandseal_signing.tensor import DataType
@@ -50,11 +51,10 @@ def main(mode: str, folder: Path) -> None:
     (name,) = made.spec.external_data
     x = Tensor("x", DataType.FP32, (1, WIDTH), np.ones((1, WIDTH), np.float32))
     before, began = resident_bytes(), time.monotonic()
-    external = {name: (folder / name).read_bytes()} if mode == "bytes" else {}
-    session = Session.open(
-        made.spec, made.data, external, Device.parse("cpu"), folder=folder if mode == "path" else None
-    )
-    external.clear()
+    weights = {name: (folder / name).read_bytes()} if mode == "bytes" else {}
+    files = ModelFiles(made.spec, made.data, weights, folder if mode == "path" else None)
+    session = Session.open(files, Device.parse("cpu"))
+    weights.clear()
     loaded = time.monotonic()
     session.run([(x,)])
     answered = time.monotonic()

@@ -14,6 +14,7 @@ from demo import PACKAGES, WORK
 
 from sandseal_host.runtime.decoder import Decoder
 from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.serving.generation.lane import GenerationLane
 from sandseal_host.serving.generation.request import GenerationRequest
 from sandseal_host.serving.generation.sampling import Sampling
@@ -54,13 +55,11 @@ def bundle(precision: Precision = Precision.INT8) -> Path:
 async def lane(folder: Path, slots: int = SLOTS) -> AsyncIterator[GenerationLane]:
     """A lane of the model on the CPU that keeps no prompts; its tokens are no text."""
     manifest = parse_manifest((folder / MANIFEST).read_bytes())
-    graph, device = (folder / manifest.model.file).read_bytes(), Device.parse("cpu")
+    files = ModelFiles(manifest.model, (folder / manifest.model.file).read_bytes(), folder=folder)
     patient = {name: replace(each, expires_s=float("inf")) for name, each in CLASSES.items()}
     queue = SchedulerSettings(classes=patient)
     settings = GenerationSettings(slots=slots, context=CONTEXT, host_bytes=0, queue=queue)
-    with Decoder.open(
-        manifest.model, graph, {}, device, slots=slots + 1, context=CONTEXT, folder=folder, threads=THREADS
-    ) as decoder:
+    with Decoder.open(files, Device.parse("cpu"), slots=slots + 1, context=CONTEXT, threads=THREADS) as decoder:
         for slot in range(1, slots + 1):
             decoder.move(0, slot, CONTEXT)  # the system gives a page when it is first written to
         running = GenerationLane(decoder, Vocabulary([]), settings)

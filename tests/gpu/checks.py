@@ -38,7 +38,7 @@ def expect(condition: bool, reason: str) -> None:
 @contextmanager
 def opened(model: OnnxModel, device: Device, **options):
     """The model on the device."""
-    with Session.open(model.spec, model.data, model.external, device, **options) as session:
+    with Session.open(model.files, device, **options) as session:
         yield session
 
 

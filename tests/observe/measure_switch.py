@@ -55,7 +55,7 @@ def _measure(session: Session) -> tuple[float, float, float]:
 
 model = onnx_models.mlp((256, 1024, 1024, 1024, 10))  # about half a millisecond
 found: dict[float, list[tuple[float, float, float]]] = {interval: [] for interval in INTERVALS_S}
-with Session.open(model.spec, model.data, {}, Device.parse("cpu")) as session:
+with Session.open(model.files, Device.parse("cpu")) as session:
     for _, interval in itertools.product(range(ROUNDS), INTERVALS_S):
         sys.setswitchinterval(interval)
         found[interval].append(_measure(session))

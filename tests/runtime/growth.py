@@ -37,7 +37,7 @@ def rest(session: Session) -> int:
 
 
 model = softmax()
-with Session.open(model.spec, model.data, {}, Device.parse("cpu")) as session:
+with Session.open(model.files, Device.parse("cpu")) as session:
     answer(session, 2_000)
     before = rest(session)
     most = max(answer(session, 1_000) for _ in range(10))

@@ -6,6 +6,7 @@ from sandseal_host.errors import ModelFailed, ModelInvalid, NotReady
 from sandseal_host.runtime.decoder import Decoder
 from sandseal_host.runtime.decoder_signature import DecoderSignature
 from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.model_files import ModelFiles
 from support import onnx_models
 from support.decoders import CONTEXT, VOCAB, decoder, opened
 from support.staged_device import staged
@@ -156,7 +157,7 @@ def test_a_decoder_that_writes_elsewhere_is_refused():
     proto.graph.node.append(zero)
     proto.graph.node.extend(helper.make_node("Identity", ["nothing"], [name]) for name in layers)
     with pytest.raises(ModelInvalid, match="does not write keys and values"):
-        Decoder.open(model.spec, proto.SerializeToString(), {}, Device.parse("cpu"), slots=1, context=8)
+        Decoder.open(ModelFiles(model.spec, proto.SerializeToString()), Device.parse("cpu"), slots=1, context=8)
 
 
 @pytest.mark.parametrize("masked", [False, True])

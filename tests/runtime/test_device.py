@@ -47,7 +47,7 @@ def test_cuda_without_its_build_says_what_to_install():
 def test_no_session_falls_back_to_the_cpu():
     model = onnx_models.mlp()
     with pytest.raises(DeviceUnavailable):
-        Session.open(model.spec, model.data, {}, Device.parse("cuda"))
+        Session.open(model.files, Device.parse("cuda"))
 
 
 def test_both_builds_at_once_are_explained():

@@ -38,8 +38,8 @@ def test_graphs_need_shapes_that_rows_alone_fix(model, static):
 def test_any_number_of_rows_is_answered_as_without_graphs(max_rows):
     model = onnx_models.mlp(max_rows=max_rows)
     with (
-        Session.open(model.spec, model.data, {}, staged(), graphs=True) as graphed,
-        Session.open(model.spec, model.data, {}, Device.parse("cpu")) as plain,
+        Session.open(model.files, staged(), graphs=True) as graphed,
+        Session.open(model.files, Device.parse("cpu")) as plain,
     ):
         for rows in range(1, max_rows + 1):
             inputs = [(tensor(rows_of(rows, rows)),)]
@@ -50,7 +50,7 @@ def test_any_number_of_rows_is_answered_as_without_graphs(max_rows):
 
 def test_requests_are_split_and_held_as_without_graphs():
     model = onnx_models.mlp()
-    with Session.open(model.spec, model.data, {}, staged(), graphs=True) as session:
+    with Session.open(model.files, staged(), graphs=True) as session:
         requests = [(tensor(rows_of(n, n)),) for n in (1, 3, 1)]
         held = session.run(requests)
         copies = [outputs[0].data.copy() for outputs in held]
@@ -62,7 +62,7 @@ def test_requests_are_split_and_held_as_without_graphs():
 
 def test_only_the_rows_asked_for_are_copied():
     model = onnx_models.mlp()
-    with Session.open(model.spec, model.data, {}, staged(), graphs=True) as session:
+    with Session.open(model.files, staged(), graphs=True) as session:
         before, x = session.statistics(), tensor(rows_of(5))
         session.run([(x,)])
         after = session.statistics()
@@ -72,7 +72,7 @@ def test_only_the_rows_asked_for_are_copied():
 
 def test_two_batches_can_be_in_flight_before_any_request_came():
     model = onnx_models.mlp()
-    with Session.open(model.spec, model.data, {}, staged(), graphs=True) as session:
+    with Session.open(model.files, staged(), graphs=True) as session:
         assert session.statistics().bindings == 2
 
 
@@ -83,7 +83,7 @@ def test_branches_and_loops_are_run_without_graphs():
 
 def test_where_there_is_no_gpu_graphs_change_nothing():
     model = onnx_models.mlp()
-    with Session.open(model.spec, model.data, {}, Device.parse("cpu"), graphs=True) as session:
+    with Session.open(model.files, Device.parse("cpu"), graphs=True) as session:
         x = tensor(rows_of(1))
         session.run([(x,)])
         assert session.statistics().gathered_bytes_total == 0

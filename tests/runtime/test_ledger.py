@@ -26,7 +26,7 @@ class Machine:
 
     def load(self, name: str, version: int = 1) -> None:
         model = onnx_models.mlp()
-        session = self.sessions[name, version] = Session.open(model.spec, model.data, {}, self.device)
+        session = self.sessions[name, version] = Session.open(model.files, self.device)
         self.ledger.enter(session, (name, version))
 
     def evict(self, size: int, *names: str) -> None:

@@ -41,5 +41,5 @@ def test_a_session_that_runs_elsewhere_is_refused_with_its_operators(monkeypatch
     model = onnx_models.mlp()
     monkeypatch.setattr(placement, "misplaced", lambda found, _: misplaced(found, "another"))
     with pytest.raises(DeviceUnavailable, match=r"no way to run .*MatMul.* on cuda:0") as refused:
-        Session.open(model.spec, model.data, {}, staged(0, backend))
+        Session.open(model.files, staged(0, backend))
     assert refused.value.data["operators"]["MatMul"] == 2

@@ -17,9 +17,7 @@ X = Tensor("x", DataType.FP32, (2, 128), np.ones((2, 128), np.float32))
 def test_each_device_has_as_many_threads_as_any_other():
     model, backend = onnx_models.mlp(), StagedCpu((DeviceMemory(1, 1),) * 2)
     with ExitStack() as opened:
-        sessions = [
-            opened.enter_context(Session.open(model.spec, model.data, {}, staged(index, backend))) for index in (0, 1)
-        ]
+        sessions = [opened.enter_context(Session.open(model.files, staged(index, backend))) for index in (0, 1)]
         replicas = Replicas(sessions)
         wanted = sessions[0].run([(X,)])[0][0].data
         before = [session.statistics().runs_total for session in sessions]
@@ -40,7 +38,7 @@ def test_each_device_has_as_many_threads_as_any_other():
 
 def test_they_are_one_model():
     model = onnx_models.mlp(max_rows=8)
-    with Session.open(model.spec, model.data, {}, staged()) as session:
+    with Session.open(model.files, staged()) as session:
         replicas = Replicas([session])
         assert (len(replicas), replicas.max_rows) == (1, 8)
         assert replicas.bucket((X,)) == session.bucket((X,))

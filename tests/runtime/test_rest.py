@@ -27,7 +27,7 @@ def row(width: int) -> tuple[Tensor, ...]:
 
 def test_a_session_that_rests_gives_back_what_its_largest_batch_took():
     model = softmax()
-    with Session.open(model.spec, model.data, {}, CPU) as session:
+    with Session.open(model.files, CPU) as session:
         session.run([row(4_000_000)] * 8)  # 128 MB in the buffer, as much in the arena
         busy = resident_bytes()
         session.rest()  # it ran since the last time
@@ -42,7 +42,7 @@ def test_a_session_that_rests_gives_back_what_its_largest_batch_took():
 
 def test_rest_is_cheap_where_nothing_happened():
     model = softmax()
-    with Session.open(model.spec, model.data, {}, CPU) as session:
+    with Session.open(model.files, CPU) as session:
         session.rest()
         session.rest()
         runs = session.statistics().runs_total

@@ -13,6 +13,7 @@ from sandseal_host.optimisation import Optimisation
 from sandseal_host.private_cache import PrivateCache
 from sandseal_host.runtime import saved_graphs
 from sandseal_host.runtime.device import Device, DeviceKind
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.saved_graphs import SavedGraph, SavedGraphs
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import Tensor
@@ -37,11 +38,11 @@ def model() -> OnnxModel:
 
 def answer(model: OnnxModel, kept: PrivateCache, bundle: str = "a") -> np.ndarray:
     """Load a bundle's model, and ask it."""
-    return ask(model, SavedGraphs(kept).of(bundle, model.spec, model.data, CPU, ALL))
+    return ask(model, SavedGraphs(kept).of(bundle, model.files, CPU, ALL))
 
 
 def ask(model: OnnxModel, saved: SavedGraph | None) -> np.ndarray:
-    with Session.open(model.spec, model.data, {}, CPU, saved=saved) as session:
+    with Session.open(model.files, CPU, saved=saved) as session:
         return session.run([(Tensor("x", DataType.FP32, IMAGE.shape, IMAGE),)])[0][0].data.copy()
 
 
@@ -92,32 +93,32 @@ def test_what_a_key_is_made_of(kept: PrivateCache, model: OnnxModel, monkeypatch
     graphs = SavedGraphs(kept)
     other = replace(model.spec, file="int8.onnx")
     keys = [
-        graphs.of("a", model.spec, model.data, CPU, ALL),
-        graphs.of("b", model.spec, model.data, CPU, ALL),
-        graphs.of("a", other, model.data, CPU, ALL),
-        graphs.of("a", model.spec, model.data, CPU, Optimisation.BASIC),
+        graphs.of("a", model.files, CPU, ALL),
+        graphs.of("b", model.files, CPU, ALL),
+        graphs.of("a", ModelFiles(other, model.data), CPU, ALL),
+        graphs.of("a", model.files, CPU, Optimisation.BASIC),
     ]
     monkeypatch.setattr(onnxruntime, "get_version_string", lambda: "0.1")
-    keys.append(graphs.of("a", model.spec, model.data, CPU, ALL))
+    keys.append(graphs.of("a", model.files, CPU, ALL))
     monkeypatch.setattr(onnxruntime, "get_build_info", lambda: "of another commit")
-    keys.append(graphs.of("a", model.spec, model.data, CPU, ALL))
+    keys.append(graphs.of("a", model.files, CPU, ALL))
     monkeypatch.setattr(saved_graphs, "_processor", lambda: "a calculator")
-    keys.append(graphs.of("a", model.spec, model.data, CPU, ALL))
+    keys.append(graphs.of("a", model.files, CPU, ALL))
     assert len({saved._key for saved in keys if saved}) == 7
 
 
 def test_what_is_not_kept(kept: PrivateCache, model: OnnxModel) -> None:
     graphs, weights = SavedGraphs(kept), outside()
-    assert graphs.of("a", model.spec, model.data, Device(DeviceKind.CUDA), ALL) is None
-    assert graphs.of("a", model.spec, model.data, CPU, Optimisation.NONE) is None
-    assert graphs.of("a", weights.spec, weights.data, CPU, ALL) is None
-    assert graphs.of("a", model.spec, bytes((32 << 20) + 1), CPU, ALL) is None
+    assert graphs.of("a", model.files, Device(DeviceKind.CUDA), ALL) is None
+    assert graphs.of("a", model.files, CPU, Optimisation.NONE) is None
+    assert graphs.of("a", weights.files, CPU, ALL) is None
+    assert graphs.of("a", ModelFiles(model.spec, bytes((32 << 20) + 1)), CPU, ALL) is None
 
 
 def test_a_graph_that_grows_too_large_is_not_written_again(
     kept: PrivateCache, model: OnnxModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved = SavedGraphs(kept).of("a", model.spec, model.data, CPU, ALL)
+    saved = SavedGraphs(kept).of("a", model.files, CPU, ALL)
     monkeypatch.setattr(saved_graphs, "_MOST", 0)
     first = ask(model, saved)
     assert kept.statistics().size_bytes == 32  # a MAC of nothing
@@ -137,7 +138,7 @@ def test_what_does_not_load_at_all_is_not_given_up(kept: PrivateCache, model: On
     def no_memory(*_: object) -> onnxruntime.InferenceSession:
         raise MemoryError
 
-    saved = SavedGraphs(kept).of("a", model.spec, model.data, CPU, ALL)
+    saved = SavedGraphs(kept).of("a", model.files, CPU, ALL)
     assert saved is not None
     with pytest.raises(MemoryError):
         saved.open(model.data, ALL, no_memory)

@@ -9,6 +9,7 @@ from sandseal_host.errors import MemoryExhausted, ModelFailed, ModelInvalid, Not
 from sandseal_host.optimisation import Optimisation
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.memory import resident_bytes, trim
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.session import Session
 from sandseal_host.tensors import KINDS, Tensor, pack_bytes, tensor_from_buffer, unpack_bytes
 from sandseal_signing.manifest import Batching
@@ -19,7 +20,7 @@ CPU = Device.parse("cpu")
 
 
 def open_session(model: onnx_models.OnnxModel, **options) -> Session:
-    return Session.open(model.spec, model.data, model.external, CPU, **options)
+    return Session.open(model.files, CPU, **options)
 
 
 def tensor(name, values, dtype=DataType.FP32) -> Tensor:
@@ -233,21 +234,21 @@ def test_an_input_that_differs_from_the_manifest_is_named(change, says):
     model = onnx_models.mlp()
     spec = replace(model.spec, inputs=(replace(model.spec.inputs[0], **change),))
     with pytest.raises(ModelInvalid, match=says):
-        Session.open(spec, model.data, {}, CPU)
+        Session.open(ModelFiles(spec, model.data), CPU)
 
 
 def test_outputs_must_be_the_manifest_s_too():
     model = onnx_models.pair()
     spec = replace(model.spec, outputs=model.spec.outputs[:1])
     with pytest.raises(ModelInvalid, match=r"outputs are \['d', 's'\]"):
-        Session.open(spec, model.data, {}, CPU)
+        Session.open(ModelFiles(spec, model.data), CPU)
 
 
 def test_the_manifest_may_fix_an_axis_that_the_graph_leaves_free():
     model = onnx_models.identity()
     fixed = TensorSpec("x", DataType.FP32, ("batch", 3))
     spec = replace(model.spec, inputs=(fixed,), outputs=(replace(fixed, name="y"),))
-    with Session.open(spec, model.data, {}, CPU) as session:
+    with Session.open(ModelFiles(spec, model.data), CPU) as session:
         with pytest.raises(ModelFailed, match=r"\[1, 4\] for 1 rows, not \['batch', 3\]"):
             session.run([(tensor("x", np.zeros((1, 4))),)])
         session.run([(tensor("x", np.zeros((1, 3))),)])
@@ -256,7 +257,7 @@ def test_the_manifest_may_fix_an_axis_that_the_graph_leaves_free():
 @pytest.mark.parametrize("data", [b"", b"not a model", b"\x08\x08"])
 def test_garbage_is_no_model(data):
     with pytest.raises(ModelInvalid):
-        Session.open(onnx_models.mlp().spec, data, {}, CPU)
+        Session.open(ModelFiles(onnx_models.mlp().spec, data), CPU)
 
 
 @pytest.mark.parametrize("file", ["model.onnx", "deep/model.onnx"])
@@ -271,25 +272,26 @@ def test_weights_beyond_their_file_are_refused():
         open_session(onnx_models.outside(offset=4))
     model = onnx_models.outside()
     with pytest.raises(ModelInvalid, match="not handed over"):
-        Session.open(model.spec, model.data, {}, CPU)
+        Session.open(ModelFiles(model.spec, model.data), CPU)
 
 
 @pytest.mark.parametrize("file", ["model.onnx", "deep/model.onnx"])
 def test_weights_come_from_their_folder(tmp_path, file):
     model = onnx_models.outside(file)
     ((name, data),) = model.external.items()
+    files = ModelFiles(model.spec, model.data, folder=tmp_path)
     with pytest.raises(ModelInvalid, match="does not load"):
-        Session.open(model.spec, model.data, {}, CPU, folder=tmp_path)
+        Session.open(files, CPU)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(data)
-    with Session.open(model.spec, model.data, {}, CPU, folder=tmp_path) as session:
+    with Session.open(files, CPU) as session:
         assert session.run([(tensor("x", np.eye(4)),)])[0][0].data.tolist() == (2 * np.eye(4)).tolist()
 
 
 def test_weights_may_be_dropped_once_the_session_is_there():
     model = onnx_models.outside()
     external = {name: bytearray(data) for name, data in model.external.items()}
-    with Session.open(model.spec, model.data, external, CPU) as session:
+    with Session.open(ModelFiles(model.spec, model.data, external), CPU) as session:
         for data in external.values():
             data[:] = bytes(len(data))
         assert session.run([(tensor("x", np.eye(4)),)])[0][0].data[0, 0] == 2
@@ -345,7 +347,7 @@ def test_a_run_without_room_is_the_operator_s():
 def test_batching_of_the_manifest_is_the_bound():
     model = onnx_models.identity()
     spec = replace(model.spec, batching=Batching(max_rows=3))
-    with Session.open(spec, model.data, {}, CPU) as session:
+    with Session.open(ModelFiles(spec, model.data), CPU) as session:
         assert session.max_rows == 3
 
 

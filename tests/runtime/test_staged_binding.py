@@ -15,7 +15,7 @@ from support.waiting import wait_until
 
 
 def open_session(model: onnx_models.OnnxModel, backend: StagedCpu | None = None, **options) -> Session:
-    return Session.open(model.spec, model.data, model.external, staged(backend=backend), **options)
+    return Session.open(model.files, staged(backend=backend), **options)
 
 
 def tensor(name, values, dtype=DataType.FP32) -> Tensor:
@@ -30,7 +30,7 @@ def rows_of(count: int, seed: int = 0, width: int = 128):
 def test_the_answers_are_those_of_the_host_s_own_memory():
     model = onnx_models.mlp()
     requests = [(tensor("x", rows_of(n, n)),) for n in (1, 3, 1, 7, 2)]
-    with open_session(model) as there, Session.open(model.spec, model.data, {}, Device.parse("cpu")) as here:
+    with open_session(model) as there, Session.open(model.files, Device.parse("cpu")) as here:
         for batch in (requests, requests[:1], requests[1:4]):
             for far, near in zip(there.run(batch), here.run(batch), strict=True):
                 np.testing.assert_array_equal(far[0].data, near[0].data)

@@ -30,7 +30,7 @@ MODES = {"on the loop": float("inf"), "on threads": 0.0, "as measured": INLINE_B
 async def cost(callers: int, inline_below_s: float) -> tuple[float, float, float]:
     """Best wall and processor microseconds per request, and rows per batch."""
     model = onnx_models.mlp()
-    session = Session.open(model.spec, model.data, {}, Device.parse("cpu"))
+    session = Session.open(model.files, Device.parse("cpu"))
     lane = Lane(session, SchedulerSettings(max_rows=session.max_rows), inline_below_s=inline_below_s)
     x = np.ones((1, 128), np.float32)
     inputs, numbers = (Tensor("x", DataType.FP32, x.shape, x),), itertools.count()

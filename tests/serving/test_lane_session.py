@@ -21,7 +21,7 @@ from support.serving import NEVER
 
 @asynccontextmanager
 async def serving(model: onnx_models.OnnxModel, **settings):
-    with Session.open(model.spec, model.data, {}, Device.parse("cpu")) as session:
+    with Session.open(model.files, Device.parse("cpu")) as session:
         lane = Lane(session, SchedulerSettings(max_rows=session.max_rows, **settings), inline_below_s=0.0)
         yield lane
         await lane.close()

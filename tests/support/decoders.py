@@ -126,4 +126,4 @@ class _Graph:
 
 def opened(model: OnnxModel, device: Device = _CPU, *, slots: int = 4, context: int = CONTEXT) -> Decoder:
     """The decoder on a device."""
-    return Decoder.open(model.spec, model.data, model.external, device, slots=slots, context=context)
+    return Decoder.open(model.files, device, slots=slots, context=context)

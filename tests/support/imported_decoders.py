@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sandseal_host.runtime.decoder import Decoder
 from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_sdk.decoders.bundle import write_decoder
 from sandseal_sdk.decoders.precision import Precision
 from sandseal_sdk.decoders.source import DecoderSource
@@ -22,11 +23,8 @@ def opened(folder: Path, slots: int = 2) -> Decoder:
     manifest = parse_manifest((folder / "bundle.json").read_bytes())
     assert manifest.generation is not None
     return Decoder.open(
-        manifest.model,
-        (folder / manifest.model.file).read_bytes(),
-        {},
+        ModelFiles(manifest.model, (folder / manifest.model.file).read_bytes(), folder=folder),
         Device.parse("cpu"),
         slots=slots,
         context=min(manifest.generation.context, 512),
-        folder=folder,
     )

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 from onnx import TensorProto, helper, load_from_string, numpy_helper
 
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.tensors import KINDS
 from sandseal_signing.manifest import Batching, ModelSpec
 from sandseal_signing.tensor import DataType, TensorSpec
@@ -22,6 +23,11 @@ class OnnxModel:
     spec: ModelSpec
     data: bytes
     external: dict[str, bytes]
+
+    @property
+    def files(self) -> ModelFiles:
+        """What it is opened from."""
+        return ModelFiles(self.spec, self.data, self.external)
 
 
 def build(

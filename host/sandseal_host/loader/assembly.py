@@ -12,9 +12,9 @@ from sandseal_host.loader.tools import STAGE_QUEUES, Tools
 from sandseal_host.runtime.decoder import Decoder
 from sandseal_host.runtime.decoder_signature import DecoderSignature
 from sandseal_host.runtime.device import Device
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.replicas import Replicas
 from sandseal_host.runtime.session import Session
-from sandseal_host.runtime.variants import file_bytes
 from sandseal_host.sandbox.logits import logits_assets
 from sandseal_host.sandbox.runners import StageRunner
 from sandseal_host.sandbox.text import TextFiles, TextLimits, TextWorker
@@ -25,7 +25,7 @@ from sandseal_host.serving.guarded_stage import GuardedStage
 from sandseal_host.serving.pipeline import StepPlugins
 from sandseal_host.stages import LoadStage
 from sandseal_signing.generation import GenerationSpec
-from sandseal_signing.manifest import Manifest, ModelSpec
+from sandseal_signing.manifest import Manifest
 from sandseal_signing.pipeline import PipelineSpec
 from sandseal_signing.stage import StageSpec
 from sandseal_signing.variants import VariantSpec
@@ -70,11 +70,12 @@ class Assembly:
 
     def need(self, variant: VariantSpec) -> int:
         """The fewest bytes of a device's memory that a variant takes: its file and weights, and a decoder's slots."""
-        need = file_bytes(variant, self._files, self._folder)
+        files = self._of(variant)
+        need = files.nbytes
         spec = self._manifest.generation
         if spec is not None:
             settings = self._tools.rules.generation(self._manifest.name, spec.context)
-            signature = DecoderSignature.read(self._manifest.model.as_variant(variant), self._files[variant.file])
+            signature = DecoderSignature.read(files.spec, files.graph)
             need += (settings.slots + 1) * signature.slot_bytes(settings.context)
         return need
 
@@ -103,15 +104,11 @@ class Assembly:
     def decoder(self, spec: GenerationSpec, variant: VariantSpec, settings: GenerationSettings) -> Decoder:
         """The decoder alone; see `build`."""
         self._tools.progress(variant.file)
-        model = self._manifest.model.as_variant(variant)
         decoder = Decoder.open(
-            model,
-            self._files[model.file],
-            self._external(model),
+            self._of(variant),
             self._devices[0],
             slots=settings.slots + 1,  # one for prompts
             context=min(settings.context, spec.context),
-            folder=self._folder,
             threads=self._tools.settings.threads,
             warming=self._warming,
         )
@@ -169,18 +166,13 @@ class Assembly:
         return Replicas(sessions, variant.precision)
 
     def _session(self, variant: VariantSpec, device: Device) -> Session:
-        model, tools = self._manifest.model.as_variant(variant), self._tools
-        graph, level = self._files[model.file], tools.rules.optimisation(self._manifest.name)
-        saved = (
-            tools.saved.of(self._bundle_id, model, graph, device, level) if tools.saved and self._bundle_id else None
-        )
+        tools, files = self._tools, self._of(variant)
+        level = tools.rules.optimisation(self._manifest.name)
+        saved = tools.saved.of(self._bundle_id, files, device, level) if tools.saved and self._bundle_id else None
         self._enter(LoadStage.LOADING)
         session = Session.open(
-            model,
-            graph,
-            self._external(model),
+            files,
             device,
-            folder=self._folder,
             threads=tools.settings.threads,
             optimisation=level,
             max_rows=tools.rules.of(self._manifest).max_rows,
@@ -191,8 +183,8 @@ class Assembly:
         tools.ledger.enter(session, (self._manifest.name, self._manifest.version))
         return session
 
-    def _external(self, model: ModelSpec) -> Mapping[str, bytes]:
-        return {name: self._files[name] for name in model.external_data if self._folder is None}
+    def _of(self, variant: VariantSpec) -> ModelFiles:
+        return ModelFiles.of(self._manifest.model.as_variant(variant), self._files, self._folder)
 
     def _warming(self, handle: object) -> None:
         self._enter(LoadStage.WARMING, partial(setattr, handle, "terminate", True))

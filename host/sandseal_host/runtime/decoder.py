@@ -8,7 +8,6 @@ small inputs anew and never the buffers.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +22,7 @@ from sandseal_host.runtime.decoder_slots import Kv, Slots, make_slots
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.failures import run_failure
 from sandseal_host.runtime.graph import check_graph
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.opening import open_core
 from sandseal_host.runtime.staging import Staging
 from sandseal_signing.manifest import ModelSpec
@@ -89,14 +89,11 @@ class Decoder:
     @classmethod
     def open(
         cls,
-        spec: ModelSpec,
-        model: bytes,
-        external: Mapping[str, bytes],
+        files: ModelFiles,
         device: Device,
         *,
         slots: int,
         context: int,
-        folder: Path | None = None,
         threads: int = 1,
         warming: Callable[[onnxruntime.RunOptions], None] = lambda _: None,
     ) -> Self:
@@ -111,14 +108,12 @@ class Decoder:
             DeviceUnavailable: it cannot run on the device.
             MemoryExhausted: there is no room.
         """
-        before = device.used()
-        locations = check_graph(spec, model)
-        signature = DecoderSignature.read(spec, model)
+        before, spec = device.used(), files.spec
+        locations = check_graph(spec, files.graph)
+        signature = DecoderSignature.read(spec, files.graph)
         staging = device.staging()
         # A step is hundreds of small products: threads that fell asleep between them would take a third more time.
-        core = open_core(
-            spec, model, external, locations, device, staging, folder=folder, threads=threads, spinning=True
-        )
+        core = open_core(files, locations, device, staging, threads=threads, spinning=True)
         device.check_session(core)
         try:
             decoder = cls(core, signature, device, staging, slots, context)

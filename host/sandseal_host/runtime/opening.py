@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from pathlib import Path
 
 import onnxruntime
 
@@ -10,9 +9,9 @@ from sandseal_host.errors import ModelInvalid
 from sandseal_host.optimisation import Optimisation
 from sandseal_host.runtime.device import Device
 from sandseal_host.runtime.failures import load_failure
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.saved_graphs import SavedGraph
 from sandseal_host.runtime.staging import Staging
-from sandseal_signing.manifest import ModelSpec
 
 _SILENT = 4  # log severity: what goes wrong comes as exceptions
 _LEVELS = {
@@ -24,14 +23,11 @@ _LEVELS = {
 
 
 def open_core(
-    spec: ModelSpec,
-    model: bytes,
-    external: Mapping[str, bytes],
+    files: ModelFiles,
     locations: Sequence[str],
     device: Device,
     staging: Staging | None,
     *,
-    folder: Path | None = None,
     threads: int = 1,
     optimisation: Optimisation = Optimisation.ALL,
     graphs: bool = False,
@@ -41,7 +37,7 @@ def open_core(
     """A session on a device.
 
     Args:
-        spec, model, external, device, folder, threads, optimisation: see `Session.open`.
+        files, device, threads, optimisation: see `Session.open`.
         locations: of the graph's external data, as `check_graph` gives them.
         staging: the device's, for this session.
         graphs: whether its runs are recorded.
@@ -53,10 +49,11 @@ def open_core(
         DeviceUnavailable: not on this device.
         MemoryExhausted: there is no room.
     """
-    weights = _external(spec, external, locations) if folder is None else {}
+    graph, spec, folder = files.graph, files.spec, files.folder
+    weights = _located(files, locations) if folder is None else {}
     providers = device.providers(staging, graphs=graphs)
 
-    def make(graph: bytes, level: Optimisation, written: str | None) -> onnxruntime.InferenceSession:
+    def make(model: bytes, level: Optimisation, written: str | None) -> onnxruntime.InferenceSession:
         options = _options(device, threads, level, spinning=spinning)
         if written is not None:
             options.optimized_model_filepath = written
@@ -68,13 +65,13 @@ def open_core(
             options.add_external_initializers_from_files_in_memory(
                 list(weights), buffers, [len(buffer) for buffer in buffers]
             )
-        core = onnxruntime.InferenceSession(graph, options, providers=providers, enable_fallback=0)
+        core = onnxruntime.InferenceSession(model, options, providers=providers, enable_fallback=0)
         core._model_bytes = None  # else the graph's bytes stay as long as the session
         return core
 
     with staging.gate.shared() if staging is not None else nullcontext():
         try:
-            return make(model, optimisation, None) if saved is None else saved.open(model, optimisation, make)
+            return make(graph, optimisation, None) if saved is None else saved.open(graph, optimisation, make)
         except Exception as error:
             raise load_failure(error, spec.file) from error
 
@@ -92,10 +89,11 @@ def _options(device: Device, threads: int, optimisation: Optimisation, *, spinni
     return options
 
 
-def _external(spec: ModelSpec, external: Mapping[str, bytes], locations: Sequence[str]) -> Mapping[str, bytes]:
-    """The external files' bytes by the locations under which the graph knows them."""
-    folder = spec.file[: spec.file.rfind("/") + 1]
-    missing = [location for location in locations if folder + location not in external]
+def _located(files: ModelFiles, locations: Sequence[str]) -> Mapping[str, bytes]:
+    """The weights by the locations under which the graph knows them."""
+    file, weights = files.spec.file, files.weights
+    folder = file[: file.rfind("/") + 1]
+    missing = [location for location in locations if folder + location not in weights]
     if missing:
-        raise ModelInvalid(f"{spec.file} needs {missing}, which were not handed over", missing=missing)
-    return {location: external[folder + location] for location in locations}
+        raise ModelInvalid(f"{file} needs {missing}, which were not handed over", missing=missing)
+    return {location: weights[folder + location] for location in locations}

@@ -17,7 +17,7 @@ import onnxruntime
 from sandseal_host.optimisation import Optimisation
 from sandseal_host.private_cache import PrivateCache
 from sandseal_host.runtime.device import Device, DeviceKind
-from sandseal_signing.manifest import ModelSpec
+from sandseal_host.runtime.model_files import ModelFiles
 
 _MOST = 32 << 20
 """Bytes of a graph: reading a larger one and its MAC takes as long as optimising it (`make bench SUITE=beyond`)."""
@@ -40,19 +40,17 @@ class SavedGraphs:
     def __init__(self, kept: PrivateCache) -> None:
         self._kept = kept
 
-    def of(
-        self, bundle_id: str, spec: ModelSpec, model: bytes, device: Device, optimisation: Optimisation
-    ) -> "SavedGraph | None":
+    def of(self, bundle_id: str, files: ModelFiles, device: Device, optimisation: Optimisation) -> "SavedGraph | None":
         """A graph's place; None where it is not kept: for GPUs, with weights outside, if it is large, not on Linux.
 
         Args:
             bundle_id: of the bundle that was verified.
-            spec, model, device, optimisation: as `Session.open` takes them.
+            files, device, optimisation: as `Session.open` takes them.
         """
         if sys.platform != "linux" or device.kind is not DeviceKind.CPU or optimisation is Optimisation.NONE:
             return None
-        processor = _processor()
-        if spec.external_data or len(model) > _MOST or not processor:
+        processor, spec = _processor(), files.spec
+        if spec.external_data or len(files.graph) > _MOST or not processor:
             return None
         runtime = onnxruntime.get_version_string(), onnxruntime.get_build_info()
         parts = (bundle_id, spec.file, *runtime, optimisation, processor)

@@ -1,10 +1,9 @@
 """A model loaded on a device: verified bytes in, batches of rows through, memory back at the end."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +19,7 @@ from sandseal_host.runtime.failures import run_failure
 from sandseal_host.runtime.feeds import Feeds
 from sandseal_host.runtime.graph import check_graph, has_control_flow
 from sandseal_host.runtime.graphed_binding import GraphedBinding, has_graph
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.opening import open_core
 from sandseal_host.runtime.saved_graphs import SavedGraph
 from sandseal_host.runtime.signature import check_signature
@@ -87,12 +87,9 @@ class Session:
     @classmethod
     def open(
         cls,
-        spec: ModelSpec,
-        model: bytes,
-        external: Mapping[str, bytes],
+        files: ModelFiles,
         device: Device,
         *,
-        folder: Path | None = None,
         threads: int = 1,
         optimisation: Optimisation = Optimisation.ALL,
         max_rows: int | None = None,
@@ -103,12 +100,8 @@ class Session:
         """Load a model and run it once.
 
         Args:
-            spec: what the manifest says of it; the graph must be just that.
-            model: the ONNX graph.
-            external: its weights by file name; not needed any more when this returns.
+            files: the model's.
             device: where it runs; never anywhere else.
-            folder: holds the weights under their names instead of `external`; mapped, so that nobody may change them
-                before the session is closed.
             threads: that one run uses.
             optimisation: how far the graph may be changed.
             max_rows: the most rows of a run, where fewer than the manifest's.
@@ -121,18 +114,15 @@ class Session:
             DeviceUnavailable: it cannot run on the device.
             MemoryExhausted: there is no room.
         """
-        before = device.used()
-        locations = check_graph(spec, model)
+        before, spec = device.used(), files.spec
+        locations = check_graph(spec, files.graph)
         staging = device.staging()
-        graphs = graphs and staging is not None and has_graph(spec) and not has_control_flow(model)
+        graphs = graphs and staging is not None and has_graph(spec) and not has_control_flow(files.graph)
         core = open_core(
-            spec,
-            model,
-            external,
+            files,
             locations,
             device,
             staging,
-            folder=folder,
             threads=threads,
             optimisation=optimisation,
             graphs=graphs,

@@ -1,8 +1,5 @@
 """Which of a model's graphs a device runs: the publisher's order, within what the operator allows."""
 
-from collections.abc import Mapping
-from pathlib import Path
-
 from sandseal_host.errors import ModelInvalid
 from sandseal_host.runtime.device import DeviceKind
 from sandseal_signing.manifest import ModelSpec
@@ -38,14 +35,3 @@ def fitting(model: ModelSpec, kind: DeviceKind, floor: Precision | None = None) 
             hint="add a finer variant, or lower `precision` in the serving file",
         )
     return fine
-
-
-def file_bytes(variant: VariantSpec, files: Mapping[str, bytes], folder: Path | None) -> int:
-    """Bytes of a variant's graph and weights, the least that it takes.
-
-    Args:
-        files: by name.
-        folder: holds the weights that are not among them.
-    """
-    outside = [(folder / name).stat().st_size if folder else len(files[name]) for name in variant.external_data]
-    return len(files[variant.file]) + sum(outside)

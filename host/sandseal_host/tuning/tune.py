@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sandseal_host.errors import RequestInvalid
 from sandseal_host.runtime.device import Device, DeviceKind
+from sandseal_host.runtime.model_files import ModelFiles
 from sandseal_host.runtime.session import Session
 from sandseal_host.runtime.variants import fitting
 from sandseal_host.serving.lane import INLINE_BELOW_S, Lane
@@ -107,9 +108,7 @@ async def try_candidate(
     model = bundle.manifest.model
     chosen = model.as_variant(fitting(model, device.kind)[0])
     with Session.open(
-        chosen,
-        bundle.files[chosen.file],
-        {name: bundle.files[name] for name in chosen.external_data},
+        ModelFiles.of(chosen, bundle.files),
         device,
         threads=candidate.threads,
         optimisation=candidate.optimisation,
