@@ -3,7 +3,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from sandseal_sdk.decoders.quantise import BLOCK, Quantised, quantise
+from sandseal_sdk.decoders.quantise import BLOCK, Quantised, quantise, quantise_rows
 
 ROWS, COLUMNS = 48, 96
 
@@ -60,3 +60,30 @@ def test_onnx_runtime_reads_them_the_same_way(bits: int) -> None:
     (product,) = session.run(None, {"x": left})
     wanted = left @ dequantised(found, bits).T
     assert np.abs(product - wanted).max() < 0.03 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(("bits", "error"), [(8, 0.009), (7, 0.018)])
+def test_rounded_rows_are_near_the_rows(bits: int, error: float) -> None:
+    exact = weights()
+    packed, scales = quantise_rows(exact, bits)
+    steps = packed.astype(np.int32) - (128 if bits == 8 else 0)
+    assert np.abs(steps).max() == 2 ** (bits - 1) - 1
+    assert np.sqrt(np.mean((steps * scales[:, None] - exact) ** 2)) < error
+
+
+def test_products_of_seven_and_eight_bits_are_exact() -> None:
+    """Without VNNI two of them are added up in 16 bits, which cut off what is larger."""
+    left = np.full((1, COLUMNS), 255, np.uint8)
+    right, _ = quantise_rows(np.repeat([[1.0], [-1.0]], COLUMNS, 1).astype(np.float32), 7)
+    node = helper.make_node("MatMulInteger", ["left", "right"], ["y"])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("left", TensorProto.UINT8, left.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 2])],
+        [numpy_helper.from_array(np.ascontiguousarray(right.T), "right")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (product,) = session.run(None, {"left": left})
+    assert product.tolist() == [[255 * 63 * COLUMNS, -255 * 63 * COLUMNS]]

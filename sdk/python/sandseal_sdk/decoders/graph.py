@@ -21,6 +21,7 @@ _OPSET, _IR = 21, 10
 _CHUNK = 1 << 20  # numbers that are in memory at once
 _IN_INT8 = 4  # the accuracy level of MatMulNBits at which it rounds its other side to 8 bits, too: the fastest
 _HEAD_BITS = 8  # logits suffer most from 4
+_MLP_BITS = 7  # in INT8: two products with 8 bits then fit into the 16 in which processors without VNNI add them
 _REACH = 4.5  # standard deviations of what is normalised and turned that 8 bits span; hardly anything is beyond
 _PIECE = 64  # numbers of a row that are turned at most where that cannot be done beforehand
 _POSITIONS = ("seqlens_k", "total_sequence_length", "cos", "sin")
@@ -34,7 +35,8 @@ class GraphBuilder:
 
     In INT8, what comes from a norm is turned, rounded with one scale for all, and multiplied in whole numbers; what
     goes out of an MLP has a scale for each row. On CPUs that is twice as fast as blocks with scales of their own, and a
-    row's result is the same whatever shares its batch.
+    row's result is the same whatever shares its batch. An MLP's weights use 7 of their 8 bits, which takes a fifth less
+    time where there is no VNNI, and hardly moves the answers.
 
     Args:
         context: the most positions of a sequence.
@@ -100,7 +102,7 @@ class GraphBuilder:
         if self._turn is not None:
             constants |= {
                 "step": np.float32(_REACH / 127), "part": np.float32(1 / 127), "unit": np.float32(1),
-                "middle": np.uint8(128), "last_axis": np.array([-1]),
+                "middle": np.uint8(128), "zero": np.int8(0), "last_axis": np.array([-1]),
                 "turn": Turn(self._piece).rows(np.eye(self._piece, dtype=np.float32)),
                 "cut": np.array([0, 0, -1, self._piece]), "joined": np.array([0, 0, -1]),
             }  # fmt: skip
@@ -158,7 +160,8 @@ class GraphBuilder:
     def _mlp(self, layer: str, normed: str) -> str:
         wide = self._shape.intermediate
         weights = {f"{layer}.gate": wide, f"{layer}.up": wide}
-        both = self._after_norm(f"{layer}.gate_up", normed, f"{layer}.mlp_norm", weights)
+        bits = None if self._turn is None else _MLP_BITS
+        both = self._after_norm(f"{layer}.gate_up", normed, f"{layer}.mlp_norm", weights, bits)
         up = f"{layer}.up"
         gate = self._node("Split", [f"{layer}.gate", up], [both], axis=-1, num_outputs=2)
         gate = self._node("QuickGelu", f"{layer}.silu", [gate], CONTRIB, alpha=1.0)
@@ -178,7 +181,7 @@ class GraphBuilder:
         largest = self._node("ReduceMax", f"{name}.largest", [self._node("Abs", f"{name}.abs", [whole]), "last_axis"])
         scale = self._node("Mul", f"{name}.scale", [largest, "part"])
         left = self._node("QuantizeLinear", f"{name}.left", [whole, scale, "middles"], axis=-1, block_size=wide)
-        return self._node("Mul", f"{name}.scaled", [self._in_integers(name, left, "unit", [weight]), scale])
+        return self._node("Mul", f"{name}.scaled", [self._in_integers(name, left, "unit", [weight], _MLP_BITS), scale])
 
     def _add_norm(self, residual: str, added: str, norm: str) -> tuple[str, str]:
         """Add what a block gave; the sum, and the sum normalised."""
@@ -210,15 +213,15 @@ class GraphBuilder:
             turn.rows(chunk * scale) for each, many in weights.items() for chunk in self._chunks(each, (many, width))
         )
         left = self._node("QuantizeLinear", f"{name}.left", [normed, "step", "middle"])
-        return self._in_integers(name, left, "step", turned)
+        return self._in_integers(name, left, "step", turned, bits or 8)
 
-    def _in_integers(self, name: str, left: str, step: str, chunks: Iterable[Floats]) -> str:
-        """Multiply whole numbers, whose step is a scalar, by weights in 8 bits with a scale for each row."""
-        packed, scales = zip(*map(quantise_rows, chunks), strict=True)
+    def _in_integers(self, name: str, left: str, step: str, chunks: Iterable[Floats], bits: int) -> str:
+        """Multiply whole numbers, whose step is a scalar, by weights in 8 or 7 bits with a scale for each row."""
+        packed, scales = zip(*(quantise_rows(chunk, bits) for chunk in chunks), strict=True)
         columns = np.ascontiguousarray(np.concatenate(packed).T)
-        weight = self._store(name, np.uint8, columns.shape, [columns])
+        weight = self._store(name, columns.dtype, columns.shape, [columns])
         factors = self._store(f"{name}.scales", np.float32, columns.shape[1:], scales)
-        inputs = [left, weight, step, factors, "middle", "middle"]
+        inputs = [left, weight, step, factors, "middle", "middle" if bits == 8 else "zero"]
         return self._node("MatMulIntegerToFloat", f"{name}.product", inputs, CONTRIB)
 
     def _multiply(self, name: str, left: str, weights: dict[str, int], columns: int, bits: int | None = None) -> str:

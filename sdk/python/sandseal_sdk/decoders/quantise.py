@@ -12,6 +12,7 @@ _SHRINKS = np.linspace(0.8, 1.0, 9, dtype=np.float32)
 
 Floats: TypeAlias = NDArray[np.float32]
 Bytes: TypeAlias = NDArray[np.uint8]
+Signed: TypeAlias = NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,17 @@ def quantise(rows: Floats, bits: int) -> Quantised:
     return _eight(blocks) if bits == 8 else _four(blocks)
 
 
-def quantise_rows(rows: Floats) -> tuple[Bytes, Floats]:
-    """Rows [rows, columns] in 8 bits, where 128 is 0.0, and their scales [rows]."""
-    found = _eight(rows)
-    return found.packed, found.scales
+def quantise_rows(rows: Floats, bits: int) -> tuple[Bytes | Signed, Floats]:
+    """Rows [rows, columns] in whole numbers, and their scales [rows].
+
+    Args:
+        bits: 8, of UINT8, where 128 is 0.0; or 7, of INT8.
+    """
+    if bits == 8:
+        found = _eight(rows)
+        return found.packed, found.scales
+    scales = np.abs(rows).max(axis=-1) / np.float32(63)
+    return np.rint(rows / _divisor(scales)[..., None]).astype(np.int8), scales
 
 
 def _eight(blocks: Floats) -> Quantised:

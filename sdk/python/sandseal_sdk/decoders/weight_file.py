@@ -13,7 +13,7 @@ from onnx import TensorProto
 _PAGE = 4096  # so that a reader can map each tensor
 
 _TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float16): TensorProto.FLOAT16,
-          np.dtype(np.uint8): TensorProto.UINT8}  # fmt: skip
+          np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8}  # fmt: skip
 
 
 class WeightFile:
