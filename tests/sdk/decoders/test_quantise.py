@@ -1,7 +1,7 @@
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from sandseal_sdk.decoders.quantise import BLOCK, Quantised, quantise, quantise_rows
 
@@ -20,6 +20,18 @@ def dequantised(found: Quantised, bits: int) -> np.ndarray:
         packed = found.zeros.astype(np.int32)
         zeros = np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)[:, : steps.shape[1], None]
     return ((steps - zeros) * found.scales[..., None]).reshape(len(steps), -1)
+
+
+def multiplied(node: NodeProto, left: np.ndarray, weights: dict[str, np.ndarray], kind: int) -> np.ndarray:
+    """What ONNX Runtime makes of x and constants: y, [rows, columns]."""
+    x = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(left.dtype), left.shape)
+    y = helper.make_tensor_value_info("y", kind, ["rows", "columns"])
+    graph = helper.make_graph([node], "g", [x], [y], [numpy_helper.from_array(v, k) for k, v in weights.items()])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (product,) = session.run(None, {"x": left})
+    return product
 
 
 @pytest.mark.parametrize(("bits", "error"), [(8, 0.006), (4, 0.085)])
@@ -51,13 +63,8 @@ def test_onnx_runtime_reads_them_the_same_way(bits: int) -> None:
     parts = {"packed": found.packed, "scales": found.scales, **({} if found.zeros is None else {"zeros": found.zeros})}
     attributes = {"K": COLUMNS, "N": ROWS, "bits": bits, "block_size": BLOCK, "accuracy_level": 4}
     node = helper.make_node("MatMulNBits", ["x", *parts], ["y"], domain="com.microsoft", **attributes)
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", k]) for n, k in (("x", COLUMNS), ("y", ROWS)))
-    graph = helper.make_graph([node], "g", [x], [y], [numpy_helper.from_array(v, k) for k, v in parts.items()])
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     left = np.random.default_rng(6).standard_normal((3, COLUMNS)).astype(np.float32)
-    (product,) = session.run(None, {"x": left})
+    product = multiplied(node, left, parts, TensorProto.FLOAT)
     wanted = left @ dequantised(found, bits).T
     assert np.abs(product - wanted).max() < 0.03 * np.abs(wanted).max()
 
@@ -75,15 +82,6 @@ def test_products_of_seven_and_eight_bits_are_exact() -> None:
     """Without VNNI two of them are added up in 16 bits, which cut off what is larger."""
     left = np.full((1, COLUMNS), 255, np.uint8)
     right, _ = quantise_rows(np.repeat([[1.0], [-1.0]], COLUMNS, 1).astype(np.float32), 7)
-    node = helper.make_node("MatMulInteger", ["left", "right"], ["y"])
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [helper.make_tensor_value_info("left", TensorProto.UINT8, left.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 2])],
-        [numpy_helper.from_array(np.ascontiguousarray(right.T), "right")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    (product,) = session.run(None, {"left": left})
+    node = helper.make_node("MatMulInteger", ["x", "right"], ["y"])
+    product = multiplied(node, left, {"right": np.ascontiguousarray(right.T)}, TensorProto.INT32)
     assert product.tolist() == [[255 * 63 * COLUMNS, -255 * 63 * COLUMNS]]

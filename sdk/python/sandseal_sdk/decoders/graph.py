@@ -35,8 +35,8 @@ class GraphBuilder:
 
     In INT8, what comes from a norm is turned, rounded with one scale for all, and multiplied in whole numbers; what
     goes out of an MLP has a scale for each row. On CPUs that is twice as fast as blocks with scales of their own, and a
-    row's result is the same whatever shares its batch. An MLP's weights use 7 of their 8 bits, which takes a fifth less
-    time where there is no VNNI, and hardly moves the answers.
+    row's result is the same whatever shares its batch. An MLP's weights use 7 of their 8 bits, which takes less time
+    where there is no VNNI, and hardly moves the answers.
 
     Args:
         context: the most positions of a sequence.

@@ -49,14 +49,19 @@ def quantise_rows(rows: Floats, bits: int) -> tuple[Bytes | Signed, Floats]:
     if bits == 8:
         found = _eight(rows)
         return found.packed, found.scales
-    scales = np.abs(rows).max(axis=-1) / np.float32(63)
-    return np.rint(rows / _divisor(scales)[..., None]).astype(np.int8), scales
+    steps, scales = _rounded(rows, 63)
+    return steps.astype(np.int8), scales
 
 
 def _eight(blocks: Floats) -> Quantised:
-    scales = np.abs(blocks).max(axis=-1) / np.float32(127)
-    packed = np.rint(blocks / _divisor(scales)[..., None]) + 128
-    return Quantised(packed.astype(np.uint8), scales, None)
+    steps, scales = _rounded(blocks, 127)
+    return Quantised((steps + 128).astype(np.uint8), scales, None)
+
+
+def _rounded(blocks: Floats, most: int) -> tuple[Floats, Floats]:
+    """Whole numbers from -most to most, and what each block has of one."""
+    scales = np.abs(blocks).max(axis=-1) / np.float32(most)
+    return np.rint(blocks / _divisor(scales)[..., None]), scales
 
 
 def _four(blocks: Floats) -> Quantised:
